@@ -1,0 +1,1 @@
+"""The engine: LLM agents whose loop is an explicit finite state machine."""

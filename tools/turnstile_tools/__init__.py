@@ -1,0 +1,1 @@
+"""Tools and bundled agents for Turnstile, built on its public API only."""
