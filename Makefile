@@ -1,0 +1,67 @@
+# Two commands for a fresh machine with Python, pip and make: `make demo` and `make test`.
+# The first Python found makes .venv and carries the gates; the others make .venv-3.12 and so on, and run the tests.
+
+VERSIONS := 3.11 3.12 3.13
+
+# A pyenv shim may stand on PATH and not work, so each candidate is started; pyenv is asked for those it hides.
+find = $(shell for python in python$(1) "$$(pyenv prefix $(1) 2>/dev/null)/bin/python$(1)"; do \
+	"$$python" -c 'import ensurepip, venv' 2>/dev/null && echo "$$python" && break; done)
+$(foreach version,$(VERSIONS),$(eval PYTHON_$(version) := $(call find,$(version))))
+
+FOUND := $(foreach version,$(VERSIONS),$(if $(PYTHON_$(version)),$(version)))
+FIRST := $(firstword $(FOUND))
+REST := $(filter-out $(FIRST),$(FOUND))
+PYTHON := $(or $(PYTHON_$(FIRST)),python3)
+
+BIN := .venv/bin
+PIP := -m pip install --quiet --disable-pip-version-check --editable
+PYTEST := -m pytest $(if $(CI),--randomly-seed=20100)
+
+.PHONY: demo test lint format coverage clean $(REST:%=test-%)
+
+test: lint coverage $(REST:%=test-%)
+
+demo: .venv/.installed
+	@$(BIN)/turnstile run travel "I'm in Shanghai, have 4 days off in October, like nature and quiet small towns"
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --quiet --check
+	$(BIN)/mypy --no-error-summary
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports --no-logo
+
+format: .venv/.installed-dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# A gate prints its table only when it fails, so that the summary of the tests stays the last thing said.
+gate = @report=$$($(BIN)/coverage report $(1)) || { echo "$$report"; exit 1; }
+
+coverage: .venv/.installed-dev
+	@$(BIN)/coverage erase
+	$(BIN)/coverage run $(PYTEST)
+	@$(BIN)/coverage combine --quiet
+	$(call gate,--fail-under=100 --include='engine/turnstile/core/*')
+	$(call gate,--fail-under=95 --omit='engine/turnstile/core/*')
+
+$(REST:%=test-%): test-%: .venv-%/.installed-dev
+	.venv-$*/bin/python $(PYTEST)
+
+.venv/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python $(PIP) '.[all]'
+	@touch $@
+
+.venv/.installed-dev: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python $(PIP) '.[dev]'
+	@touch .venv/.installed $@
+
+.venv-%/.installed-dev: pyproject.toml
+	$(PYTHON_$*) -m venv .venv-$*
+	.venv-$*/bin/python $(PIP) '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv .venv-* .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
