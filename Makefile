@@ -45,7 +45,7 @@ coverage: .venv/.installed-dev
 	$(call gate,--fail-under=100 --include='engine/turnstile/core/*')
 	$(call gate,--fail-under=95 --omit='engine/turnstile/core/*')
 
-$(REST:%=test-%): test-%: .venv-%/.installed-dev
+$(REST:%=test-%): test-%: .venv-%/.installed
 	.venv-$*/bin/python $(PYTEST)
 
 .venv/.installed: pyproject.toml
@@ -58,9 +58,9 @@ $(REST:%=test-%): test-%: .venv-%/.installed-dev
 	$(BIN)/python $(PIP) '.[dev]'
 	@touch .venv/.installed $@
 
-.venv-%/.installed-dev: pyproject.toml
+.venv-%/.installed: pyproject.toml
 	$(PYTHON_$*) -m venv .venv-$*
-	.venv-$*/bin/python $(PIP) '.[dev]'
+	.venv-$*/bin/python $(PIP) '.[test]'
 	@touch $@
 
 clean:
