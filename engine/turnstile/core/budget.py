@@ -1,0 +1,110 @@
+"""What the next request may cost at worst, so that a budget binds before the money is spent."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from turnstile.core.events import ModelReplied
+from turnstile.core.messages import Reply
+from turnstile.core.run_state import RunState
+
+LimitName = Literal["token_limit", "cost_limit", ""]
+
+CHARS_PER_TOKEN = 3  # OpenAI's help page "What are tokens" says 4 for English; code and other scripts need more tokens
+LEAST_OUTPUT = 64  # a reply of fewer tokens is not worth its request
+WRAP_UP_EXTRA = 128  # tokens of the engine's own words when it asks for a last answer
+
+
+def estimate_input(run: RunState) -> int:
+    """Tokens of the next request, measured by the last one whose tokens the server said."""
+    measured_chars, measured_tokens = run.measured
+    return max(1, measured_tokens + (request_size(run) - measured_chars) // CHARS_PER_TOKEN)
+
+
+def request_size(run: RunState) -> int:
+    """Size in characters of the request that the run sends now."""
+    return run.start.tools_size + len(run.start.instructions) + run.history.size(run.window_start)
+
+
+def charge(run: RunState, reply: Reply) -> int:
+    """Tokens that a reply is charged: what its server said, else an estimate."""
+    usage = reply.usage
+    tokens_in = usage.input_tokens if usage and usage.input_tokens is not None else estimate_input(run)
+    if usage and usage.output_tokens is not None:
+        return tokens_in + usage.output_tokens
+    written = len(reply.text) + len(reply.reasoning) + sum(len(call.arguments) for call in reply.calls)
+    return tokens_in + written // CHARS_PER_TOKEN + 1
+
+
+def price(run: RunState, reply: Reply) -> float | None:
+    """US dollars that a reply cost; ``None`` when its price or its tokens are unknown."""
+    if reply.cost is not None:
+        return reply.cost
+    rate, usage = run.start.prices[run.model], reply.usage
+    if rate is None or usage is None or usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    return rate.of(usage.input_tokens, usage.output_tokens)
+
+
+def charge_cost(run: RunState, reply: Reply) -> float:
+    """US dollars that a reply is charged: its price, else what it may have cost at most."""
+    known = price(run, reply)
+    if known is not None:
+        return known
+    rate = run.start.prices[run.model]
+    return rate.of(0, charge(run, reply)) if rate else 0.0
+
+
+def output_cap(run: RunState) -> int | None:
+    """The most tokens that the next reply may have, so that no limit is passed; ``None`` when nothing bounds it."""
+    caps = [cap for _, cap in _rooms(run)]
+    if run.start.max_output is not None:
+        caps.append(run.start.max_output)
+    return min(caps) if caps else None
+
+
+def over_budget(run: RunState) -> LimitName:
+    """The limit that the next request could pass; empty when it fits."""
+    least = min(LEAST_OUTPUT, run.start.max_output or LEAST_OUTPUT)
+    no_room: list[LimitName] = [limit for limit, cap in _rooms(run) if cap < least]
+    return no_room[0] if no_room else ""
+
+
+def spent_after(run: RunState, event: ModelReplied) -> LimitName:
+    """The limit that leaves no room for another request once this reply is counted; empty when there is room.
+
+    The next request carries this reply, so it costs at least as many tokens as this one did.
+    """
+    limits, charged = run.limits, charge(run, event.reply)
+    if limits.tokens is not None and run.charged_tokens + 2 * charged >= limits.tokens:
+        return "token_limit"
+    rate = run.start.prices[run.model]
+    if limits.cost is not None and rate is not None:
+        spent = run.charged_cost + charge_cost(run, event.reply)
+        if spent + rate.of(charged, 0) >= limits.cost:
+            return "cost_limit"
+    return ""
+
+
+def _rooms(run: RunState) -> list[tuple[LimitName, int]]:
+    """For each budget that is set: how many tokens a reply may have under it, the request itself paid.
+
+    With ``on_exhausted="wrap_up"`` one more request is held back: it carries this one, its reply and a few words, and
+    its own reply may be as long again.
+    """
+    rooms: list[tuple[LimitName, int]] = []
+    tokens_in, limits = estimate_input(run), run.limits
+    holds_back = limits.on_exhausted == "wrap_up" and not run.wrapping_up
+    if limits.tokens is not None:
+        left = limits.tokens - run.charged_tokens
+        room = (left - 2 * tokens_in - WRAP_UP_EXTRA) // 3 if holds_back else left - tokens_in
+        rooms.append(("token_limit", room))
+    rate = run.start.prices[run.model]
+    if limits.cost is not None and rate is not None and rate.output > 0:
+        dollars = limits.cost - run.charged_cost - rate.of(tokens_in, 0)
+        each = rate.of(0, 1)
+        if holds_back:
+            dollars -= rate.of(tokens_in + WRAP_UP_EXTRA, 0)
+            each = rate.of(1, 2)
+        rooms.append(("cost_limit", int(dollars / each)))
+    return rooms

@@ -1,0 +1,242 @@
+"""What a row does to the run it moves: one small pure function for each kind of move.
+
+Whether a row is taken is the guards' matter, and where it leads is the table's; a change only says what is different afterwards.
+`accept` counts a reply and puts it in its place, and every row of `ModelReplied` begins with it.
+"""
+
+from __future__ import annotations
+
+from turnstile.core.budget import charge, charge_cost, price, request_size
+from turnstile.core.events import (
+    Cancelled,
+    DeadlinePassed,
+    Event,
+    MessageInjected,
+    ModelFailed,
+    ModelReplied,
+    ToolsFinished,
+)
+from turnstile.core.guards import limit_of
+from turnstile.core.limits import StopReason
+from turnstile.core.messages import Exchange, Reply, ToolResult, Usage, UserTurn
+from turnstile.core.run_state import Batch, RunState, Stop, evolve, unanswered
+
+CUT_CALL = "not run: the reply was cut by its token limit before the call was complete; make it again, shorter"
+WRAP_UP = (
+    "The {limit} of this run is reached, so tools are off now. Answer with what you have, and say what is missing."
+)
+BROKEN_PROMISE = "You announced a tool call, but the reply holds none. Make the call, or answer."
+EMPTY_REPLY = "The reply was empty. Please answer."
+MODEL_FAULT = (
+    "The last tool call was malformed and was rejected: {problem}. Make it again with valid arguments, or answer."
+)
+INVALID_OUTPUT = "The answer does not have the form that is needed: {problem}. Answer again, in that form only."
+
+LIMIT_NAMES: dict[str, str] = {
+    StopReason.MAX_TURNS: "turn limit",
+    StopReason.TOKEN_LIMIT: "token limit",
+    StopReason.COST_LIMIT: "cost limit",
+    StopReason.TOOL_CALL_LIMIT: "tool call limit",
+    StopReason.STUCK_LOOP: "limit of repeated calls",
+}
+NOT_RUN: dict[str, str] = {
+    **{reason: f"{name} reached" for reason, name in LIMIT_NAMES.items()},
+    StopReason.CANCELLED: "cancelled",
+    StopReason.TIME_LIMIT: "time limit reached",
+    StopReason.REFUSED: "the model declined",
+    StopReason.TRUNCATED: "the reply was cut by its token limit",
+    StopReason.CRASH_LOOP: "the process that ran it was lost",
+}
+
+
+def keep(run: RunState, event: Event) -> RunState:
+    """Nothing but the state changes."""
+    return run
+
+
+def hold_stop(run: RunState, event: Event) -> RunState:
+    """Remember why the running tools are told to stop; the first reason stays."""
+    why = event.why if isinstance(event, Cancelled) else ""
+    return evolve(run, stopping=run.stopping or Stop(stop_reason(run, event), why))
+
+
+def inject(run: RunState, event: MessageInjected) -> RunState:
+    """Keep what the user said until no call is open."""
+    return evolve(run, inbox=(*run.inbox, event.text))
+
+
+def recover(run: RunState, event: Event) -> RunState:
+    """Count a lost effect."""
+    return evolve(run, recoveries=run.recoveries + 1)
+
+
+def give_up(run: RunState, event: ModelFailed) -> RunState:
+    """Keep the failure that ends the run."""
+    return evolve(run, failure=event)
+
+
+def retry(run: RunState, event: ModelFailed) -> RunState:
+    """Count an attempt."""
+    return evolve(run, retries=run.retries + 1, failure=event)
+
+
+def trim(run: RunState, event: ModelFailed) -> RunState:
+    """Leave out the older half of what requests still carry."""
+    start = run.window_start + (len(run.history) - run.window_start) // 2
+    return evolve(run, window_start=start, trimmed=True, failure=event)
+
+
+def next_model(run: RunState, event: ModelFailed) -> RunState:
+    """Go on with the next model, which has all its attempts."""
+    return evolve(run, model=run.model + 1, retries=0, failure=event, measured=(0, 0))
+
+
+def repair_call(run: RunState, event: ModelFailed) -> RunState:
+    """Tell the model that its call was malformed."""
+    run = evolve(run, repairs=run.repairs + 1, failure=event)
+    return _say(run, MODEL_FAULT.format(problem=event.message or "no reason was given"))
+
+
+def wrap_up_unsent(run: RunState, event: ModelFailed) -> RunState:
+    """Ask for a last answer instead of the request that was too dear."""
+    limit = event.limit or StopReason.TOKEN_LIMIT
+    return _say(evolve(run, wrapping_up=limit, failure=event), WRAP_UP.format(limit=LIMIT_NAMES[limit]))
+
+
+def accept(run: RunState, event: ModelReplied) -> RunState:
+    """Count a reply; its calls are open now, and a reply without calls is part of the history if it holds anything."""
+    reply, usage, paid = event.reply, event.reply.usage, price(run, event.reply)
+    history = run.history
+    if not reply.calls and (reply.says_something or reply.finish == "pause"):
+        history = history.append(Exchange(reply))
+    told = usage is not None and usage.input_tokens is not None
+    return evolve(
+        run,
+        history=history,
+        open=event if reply.calls else None,
+        turns=run.turns + 1,
+        retries=0,
+        recoveries=0,
+        trimmed=False,
+        failure=None,
+        usage=run.usage + usage if usage else run.usage,
+        charged_tokens=run.charged_tokens + charge(run, reply),
+        cost=run.cost + (paid or 0.0),
+        charged_cost=run.charged_cost + charge_cost(run, reply),
+        unpriced=run.unpriced + (paid is None),
+        measured=(request_size(run), (usage or Usage()).input_tokens or 0) if told else run.measured,
+    )
+
+
+def open_calls(run: RunState, event: ModelReplied) -> RunState:
+    """Accept a reply whose calls are run now."""
+    counts = dict(run.calls_by_tool)
+    for call in event.reply.calls:
+        counts[call.name] = counts.get(call.name, 0) + 1
+    calls = run.tool_calls + len(event.reply.calls)
+    return evolve(accept(run, event), tool_calls=calls, calls_by_tool=tuple(counts.items()))
+
+
+def cut_call(run: RunState, event: ModelReplied) -> RunState:
+    """Accept a reply that was cut: no call of it runs, and the model is asked to make them again."""
+    results = tuple(ToolResult(call.id, call.name, CUT_CALL, "not_run") for call in event.reply.calls)
+    return evolve(accept(run, event), repairs=run.repairs + 1, results=results)
+
+
+def wrap_up(run: RunState, event: ModelReplied) -> RunState:
+    """Accept a reply whose calls a limit forbids, and ask for a last answer once they are answered "not run"."""
+    limit = limit_of(run, event) or StopReason.MAX_TURNS
+    run = accept(run, event)
+    return evolve(run, wrapping_up=limit, results=unanswered(run, NOT_RUN[limit]))
+
+
+def answer(run: RunState, event: ModelReplied) -> RunState:
+    """Accept the answer and its output."""
+    return evolve(accept(run, event), output=event.output)
+
+
+def nudge(run: RunState, event: ModelReplied) -> RunState:
+    """Ask the model to go on."""
+    run = evolve(accept(run, event), nudges=run.nudges + 1)
+    return _say(run, BROKEN_PROMISE if event.reply.finish == "tool_calls" else EMPTY_REPLY)
+
+
+def repair_output(run: RunState, event: ModelReplied) -> RunState:
+    """Tell the model what is wrong with its answer's form."""
+    run = evolve(accept(run, event), repairs=run.repairs + 1)
+    return _say(run, INVALID_OUTPUT.format(problem=event.output_error))
+
+
+def take_results(run: RunState, event: ToolsFinished) -> RunState:
+    """Keep the results of the open calls, and count how often just this has happened."""
+    if run.open is None:
+        return run
+    Exchange(run.open.reply, event.results)  # refuses results that are not those of the open calls
+    digests = [verdict.digest for verdict in run.open.verdicts]
+    pairs = zip(digests, event.results, strict=True)
+    outcome = tuple(sorted((digest, result.content) for digest, result in pairs))
+    times = run.batch.times + 1 if outcome == run.batch.outcome else 1
+    return evolve(run, results=event.results, recoveries=0, batch=Batch(tuple(sorted(digests)), outcome, times))
+
+
+def append(run: RunState, event: Event) -> RunState:
+    """Make the open reply and its results part of the history, and speak of the limit when it was hit."""
+    run = close_exchange(run, run.results)
+    return _say(run, WRAP_UP.format(limit=LIMIT_NAMES[run.wrapping_up])) if run.wrapping_up else run
+
+
+def close_exchange(run: RunState, results: tuple[ToolResult, ...]) -> RunState:
+    """Answer the open calls with these results."""
+    if run.open is None:
+        return run
+    history = run.history.append(Exchange(run.open.reply, results))
+    return evolve(run, history=history, open=None, results=())
+
+
+def finish(run: RunState, event: Event, reason: str) -> RunState:
+    """End a run: answer what is open, and keep why."""
+    run = close_exchange(run, run.results or unanswered(run, NOT_RUN.get(reason, reason)))
+    stop = Stop(
+        reason,
+        detail=run.stopping.detail if run.stopping else _detail(event, reason),
+        exhausted=run.wrapping_up,
+        flags=("empty_answer",) if reason == StopReason.EMPTY_ANSWER else (),
+        error=event if isinstance(event, ModelFailed) else None,
+    )
+    return evolve(run, stop=stop, stopping=None)
+
+
+def stop_reason(run: RunState, event: Event) -> str:
+    """Why a run stops that was told to: the first reason given."""
+    if run.stopping:
+        return run.stopping.reason
+    return StopReason.TIME_LIMIT if isinstance(event, DeadlinePassed) else StopReason.CANCELLED
+
+
+def budget_reason(run: RunState, event: ModelFailed) -> str:
+    """The budget that a request would have passed."""
+    return event.limit or StopReason.TOKEN_LIMIT
+
+
+def limit_reason(run: RunState, event: ModelReplied) -> str:
+    """The limit that forbids going on."""
+    return limit_of(run, event) or StopReason.MAX_TURNS
+
+
+def _say(run: RunState, text: str) -> RunState:
+    return evolve(run, history=run.history.append(UserTurn(text, synthetic=True)))
+
+
+def _detail(event: Event, reason: str) -> str:
+    match event:
+        case Cancelled(why):
+            return why
+        case ModelFailed():
+            return " ".join(part for part in (event.kind, str(event.status or ""), event.message) if part)
+        case ToolsFinished(aborted=text) if text and reason == StopReason.TOOL_ABORTED:
+            return text
+        case ModelReplied() if reason == StopReason.INVALID_OUTPUT:
+            return event.output_error
+        case ModelReplied(reply=Reply(finish_raw=raw)) if reason in {StopReason.REFUSED, StopReason.INCOMPLETE}:
+            return f"the server said {raw!r}" if raw else ""
+    return ""

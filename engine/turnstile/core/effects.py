@@ -1,0 +1,63 @@
+"""What a state asks of the outside, as values; the driver performs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from turnstile.core.events import Verdict
+from turnstile.core.messages import ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Ask a model for the next reply.
+
+    Attributes:
+        model: Index of the model among the run's models.
+        attempt: 1 for the first time that this request is sent, one more with each retry.
+        delay: Seconds to wait before sending.
+        tools: Whether the model may call tools.
+        max_output: The most tokens that the reply may have; ``None`` leaves it to the model.
+    """
+
+    model: int = 0
+    attempt: int = 1
+    delay: float = 0.0
+    tools: bool = True
+    max_output: int | None = None
+
+    def __str__(self) -> str:
+        parts = [f"model {self.model + 1}"] if self.model else []
+        parts += [f"attempt {self.attempt}"] if self.attempt > 1 else []
+        parts += [f"after {self.delay:.2f} s"] if self.delay else []
+        parts += [] if self.tools else ["tools off"]
+        return "CallModel" + (f" ({', '.join(parts)})" if parts else "")
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    """Run the calls of the open reply.
+
+    Attributes:
+        calls: The calls, in order.
+        verdicts: What was found out about each before.
+    """
+
+    calls: tuple[ToolCall, ...]
+    verdicts: tuple[Verdict, ...]
+
+    def __str__(self) -> str:
+        return f"RunTools ({', '.join(call.name for call in self.calls)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What an extension's state asks for, by the name that the state gives it."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Effect = CallModel | RunTools | Ask

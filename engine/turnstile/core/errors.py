@@ -1,0 +1,130 @@
+"""Every error that Turnstile raises, as one tree.
+
+::
+
+    TurnstileError
+    ├── ConfigurationError      an agent, tool, model or option is set up wrongly
+    │   ├── ToolDefinitionError     a tool cannot be offered to a model as it is
+    │   ├── ModelNotFound           no model is named, or its provider or key is unknown
+    │   └── MachineError            a table of rows is inconsistent
+    ├── UsageError              the library is called in a way that cannot work
+    │   ├── RunExists               a run with this id is already stored
+    │   ├── RunFinished             a finished run was asked to move
+    │   ├── RunBusy                 two tasks step one run at once
+    │   └── InsideEventLoop         a blocking call was made inside a running event loop
+    ├── NoRow                   no row of the table takes an event: a bug, with all it takes to report it
+    ├── RunFailed               the output of a failed run was asked for
+    ├── InvalidJSON             a text is not the strict JSON that it should be (also a ValueError)
+    └── StopRun                 raised by a tool to end the run
+
+Errors carry data, and never log or print. What can be expected of the outside (a timeout, a 429, bad arguments,
+a tool's exception) is no error here: it becomes an event and moves the machine.
+"""
+
+from __future__ import annotations
+
+
+class TurnstileError(Exception):
+    """Catches whatever Turnstile raises."""
+
+
+class ConfigurationError(TurnstileError):
+    """An agent, tool, model or option is set up wrongly; the text says what to change."""
+
+
+class ToolDefinitionError(ConfigurationError):
+    """A tool cannot be offered to a model as it is defined."""
+
+    def __init__(self, tool: str, problem: str) -> None:
+        super().__init__(f"tool {tool!r}: {problem}")
+        self.tool = tool
+        self.problem = problem
+
+
+class ModelNotFound(ConfigurationError):
+    """No model is named, or its provider or its key is unknown."""
+
+
+class MachineError(ConfigurationError):
+    """A table of rows is inconsistent: an unknown state, a name used twice, a row that can never be reached."""
+
+
+class UsageError(TurnstileError):
+    """The library is called in a way that cannot work; the text says what to do instead."""
+
+
+class RunExists(UsageError):
+    """A run with this id is already stored; nothing was changed."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id!r} exists already; choose another run_id, or leave it out to get a new one")
+        self.run_id = run_id
+
+
+class RunFinished(UsageError):
+    """A finished run was asked to move."""
+
+    def __init__(self, run_id: str, state: str) -> None:
+        super().__init__(f"run {run_id!r} is {state}; it takes no further step (look at run.finished before stepping)")
+        self.run_id = run_id
+        self.state = state
+
+
+class RunBusy(UsageError):
+    """Two tasks step one run at once."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id!r} is being stepped by another task; one task drives a run at a time")
+        self.run_id = run_id
+
+
+class InsideEventLoop(UsageError):
+    """A blocking call was made inside a running event loop, which it would stop."""
+
+    def __init__(self, called: str, instead: str) -> None:
+        super().__init__(f"{called} cannot be used inside a running event loop; use `{instead}` there")
+        self.called = called
+        self.instead = instead
+
+
+class NoRow(TurnstileError):
+    """No row of the table takes an event in this state: a bug in Turnstile or in an extension of its table.
+
+    Attributes:
+        state: Name of the state the run was in.
+        event: Name of the event that arrived.
+        refused: Each row that was tried, with its first guard that said no, as ``(row, guard)``.
+    """
+
+    def __init__(self, state: str, event: str, refused: tuple[tuple[str, str], ...]) -> None:
+        tried = (
+            "; ".join(f"{row} (not {guard})" for row, guard in refused) or "none: the table has no row for this pair"
+        )
+        super().__init__(f"no row takes {event} in state {state!r}; rows tried: {tried}")
+        self.state = state
+        self.event = event
+        self.refused = refused
+
+
+class RunFailed(TurnstileError):
+    """The output of a run that failed was asked for.
+
+    Attributes:
+        run_id: The run.
+        reason: Its stop reason.
+        detail: What is known beyond the reason, as one line of text.
+    """
+
+    def __init__(self, run_id: str, reason: str, detail: str) -> None:
+        super().__init__(f"run {run_id!r} failed: {reason}" + (f" ({detail})" if detail else ""))
+        self.run_id = run_id
+        self.reason = reason
+        self.detail = detail
+
+
+class InvalidJSON(TurnstileError, ValueError):
+    """A text is not the strict JSON that it should be."""
+
+
+class StopRun(TurnstileError):  # noqa: N818 - an order that a tool gives, not an error of it
+    """Raise this in a tool to end the run with the reason ``tool_aborted``; the text is kept as the stop's detail."""

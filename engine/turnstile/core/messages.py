@@ -1,0 +1,161 @@
+"""What is said in a conversation: user turns, replies, tool calls and results, as frozen values.
+
+A conversation is a sequence of *items*. An item is a `UserTurn` or a whole `Exchange`: a reply together with one
+result for each of its calls, in call order. There is no way to write down a call without its result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+FinishReason = Literal["stop", "tool_calls", "length", "refusal", "pause", "unknown"]
+"""Why a model stopped writing, in one vocabulary for all providers; the raw word is kept beside it.
+
+An error label (``finish_reason: "error"``) is no reply: the model client makes a `ModelFailed` of it.
+"""
+
+ResultStatus = Literal["ok", "error", "not_run", "unknown"]
+"""``ok`` and ``error``: the tool ran. ``not_run``: it never started. ``unknown``: it started, and how it ended isn't known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What model replies cost in tokens; ``None`` where the server did not say.
+
+    Attributes:
+        input_tokens: Tokens of the request.
+        output_tokens: Tokens of the reply, reasoning included.
+        cached_tokens: Those of `input_tokens` that were read from the provider's prompt cache.
+        reasoning_tokens: Those of `output_tokens` that were reasoning.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        """The sum of what is known; a count that neither side knows stays unknown."""
+        return Usage(
+            _sum(self.input_tokens, other.input_tokens),
+            _sum(self.output_tokens, other.output_tokens),
+            _sum(self.cached_tokens, other.cached_tokens),
+            _sum(self.reasoning_tokens, other.reasoning_tokens),
+        )
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together, as far as they are known."""
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    if a is None:
+        return b
+    return a if b is None else a + b
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's wish to run a tool.
+
+    Attributes:
+        id: Unique within the conversation; the provider's own id where that is so.
+        name: Name of the tool, as the model wrote it.
+        arguments: The arguments' JSON text, as the model wrote it, valid or not.
+    """
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One reply of a model, complete.
+
+    Attributes:
+        text: What it says to the user; may be empty.
+        calls: The tools it wants run, in order.
+        finish: Why it stopped, in our words; `finish_raw` is the provider's own word.
+        reasoning: Its visible reasoning, which is never an answer.
+        usage: Its tokens; ``None`` when the server did not say.
+        cost: Its price in US dollars; ``None`` when the price is unknown.
+        model: The model that replied, as the server names it.
+        request_id: The provider's id of the request, for its support.
+    """
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    finish: FinishReason = "stop"
+    finish_raw: str = ""
+    reasoning: str = ""
+    usage: Usage | None = None
+    cost: float | None = None
+    model: str = ""
+    request_id: str = ""
+
+    @property
+    def says_something(self) -> bool:
+        """Whether a reader would see any text."""
+        return bool(self.text) and not self.text.isspace()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool call came to: the one answer that its call gets.
+
+    Attributes:
+        call_id: Id of the call.
+        name: Name of the tool, as called.
+        content: What the model reads.
+        status: How the call ended.
+        duration_ms: How long the tool ran, in milliseconds.
+    """
+
+    call_id: str
+    name: str
+    content: str
+    status: ResultStatus = "ok"
+    duration_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class UserTurn:
+    """What the user said, or, when `synthetic`, what the engine says in the user's place (a nudge, a repair)."""
+
+    text: str
+    synthetic: bool = False
+    kind: Literal["user"] = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A reply with one result for each of its calls, in call order."""
+
+    reply: Reply
+    results: tuple[ToolResult, ...] = ()
+    kind: Literal["exchange"] = "exchange"
+
+    def __post_init__(self) -> None:
+        expected, got = [call.id for call in self.reply.calls], [result.call_id for result in self.results]
+        if expected != got:
+            msg = f"an exchange holds one result for each call, in call order: expected {expected!r}, got {got!r}"
+            raise ValueError(msg)
+
+
+Item = UserTurn | Exchange
+Message = UserTurn | Reply | ToolResult
+
+
+def flatten(items: tuple[Item, ...] | list[Item]) -> tuple[Message, ...]:
+    """The items as single messages, in the order in which a provider wants them."""
+    messages: list[Message] = []
+    for item in items:
+        if isinstance(item, UserTurn):
+            messages.append(item)
+        else:
+            messages.append(item.reply)
+            messages.extend(item.results)
+    return tuple(messages)

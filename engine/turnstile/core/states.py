@@ -1,0 +1,33 @@
+"""The states of the loop: five, each a frozen value that names what it asks of the outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a run stands.
+
+    Attributes:
+        name: The state's name, a condition such as ``await_model``.
+        asks: Name of the effect that the state asks the outside to perform; ``None`` asks nothing.
+        final: Whether a run ends here. No event moves a run out of a final state.
+    """
+
+    name: str
+    asks: str | None = None
+    final: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+await_model = State("await_model", asks="CallModel")
+execute_tools = State("execute_tools", asks="RunTools")
+append_results = State("append_results")
+done = State("done", final=True)
+failed = State("failed", final=True)
+
+STATES = (await_model, execute_tools, append_results, done, failed)
+START = await_model

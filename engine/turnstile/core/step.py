@@ -1,0 +1,140 @@
+"""`step`: one event in, one transition out. Pure: it judges first and changes second, and either gives all or raises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from turnstile.core.budget import output_cap
+from turnstile.core.changes import finish
+from turnstile.core.effects import Ask, CallModel, Effect, RunTools
+from turnstile.core.events import Event, ModelFailed, ModelReplied, ToolsFinished
+from turnstile.core.machine import Machine, Refusal
+from turnstile.core.messages import ToolResult, Usage, UserTurn
+from turnstile.core.rows import AGAIN, STAY
+from turnstile.core.run_state import RunState, evolve
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """The record of one move.
+
+    Attributes:
+        seq: Its number in the run, from 1.
+        source: State before.
+        event: Name of the event.
+        row: Name of the row taken.
+        dest: State after; equal to `source` when the row stays.
+        reason: Why, in the table's words; for a final state, the stop reason.
+        refused: The rows tried before, each with its first guard that said no.
+        turn: Replies accepted so far, this one included.
+        asks: The effect that starts next, as text; empty when none does.
+        stays: Whether the running effect goes on.
+        usage: Tokens of the reply, when the event brought one whose tokens are known.
+        cost: Its price in US dollars, when it is known.
+        tools: Results of the calls, when the event brought them; for a reply, nothing.
+        calls: Names of the tools that the reply calls.
+        error: The failed request, when the event was one.
+        at: When the event arrived, in seconds since the epoch.
+        duration_ms: How long the effect took that brought the event, in milliseconds.
+    """
+
+    seq: int
+    source: str
+    event: str
+    row: str
+    dest: str
+    reason: str
+    refused: tuple[Refusal, ...] = ()
+    turn: int = 0
+    asks: str = ""
+    stays: bool = False
+    usage: Usage | None = None
+    cost: float | None = None
+    tools: tuple[ToolResult, ...] = ()
+    calls: tuple[str, ...] = ()
+    error: ModelFailed | None = None
+    at: float = 0.0
+    duration_ms: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.seq} {self.source} --{self.event}--> {self.dest}"
+
+
+class Step(NamedTuple):
+    """What one event makes of a run: its next state, the transition, and the effect to perform next."""
+
+    run: RunState
+    transition: Transition
+    effect: Effect | None
+
+
+def step(machine: Machine, run: RunState, event: Event, *, at: float = 0.0, duration_ms: float = 0.0) -> Step:
+    """Take exactly one transition.
+
+    Args:
+        machine: The table.
+        run: The run before.
+        event: What happened, vetted.
+        at: When it arrived, in seconds since the epoch.
+        duration_ms: How long the effect took that brought it.
+
+    Raises:
+        NoRow: No row takes the event in this state; the run is as it was.
+    """
+    row, refused = machine.judge(run, event)
+    stays = row.dest == STAY
+    dest = machine.state(run.state if row.dest in (STAY, AGAIN) else row.dest)
+    reason = row.reason if isinstance(row.reason, str) else row.reason(run, event)
+    moved = row.change(run, event)
+    if dest.final:
+        moved = finish(moved, event, reason)
+    moved = evolve(moved, state=dest.name, seq=run.seq + 1, in_flight=run.in_flight and stays)
+    effect = effect_of(machine, moved)
+    transition = Transition(
+        seq=moved.seq,
+        source=run.state,
+        event=type(event).__name__,
+        row=row.name,
+        dest=dest.name,
+        reason=str(reason),
+        refused=refused,
+        turn=moved.turns,
+        asks="" if stays or effect is None else str(effect),
+        stays=stays,
+        at=at,
+        duration_ms=duration_ms,
+        usage=event.reply.usage if isinstance(event, ModelReplied) else None,
+        cost=moved.cost - run.cost if moved.turns > run.turns and moved.unpriced == run.unpriced else None,
+        calls=tuple(call.name for call in event.reply.calls) if isinstance(event, ModelReplied) else (),
+        tools=event.results if isinstance(event, ToolsFinished) else (),
+        error=event if isinstance(event, ModelFailed) else None,
+    )
+    return Step(moved, transition, effect)
+
+
+def begin(run: RunState) -> RunState:
+    """The run with its state's effect under way; what the user said meanwhile goes out with a request."""
+    if run.state == "await_model" and run.inbox:
+        history = run.history.append(*(UserTurn(text) for text in run.inbox))
+        run = evolve(run, history=history, inbox=())
+    return evolve(run, in_flight=True)
+
+
+def effect_of(machine: Machine, run: RunState) -> Effect | None:
+    """What the run's state asks of the outside; ``None`` when it asks nothing."""
+    asks = machine.state(run.state).asks
+    if asks is None:
+        return None
+    if asks == "CallModel":
+        failure = run.failure
+        return CallModel(
+            model=run.model,
+            attempt=run.retries + 1,
+            delay=(failure.delay or 0.0) if failure and run.retries else 0.0,
+            tools=run.wrapping_up is None,
+            max_output=output_cap(run),
+        )
+    if asks == "RunTools" and run.open:
+        return RunTools(run.open.reply.calls, run.open.verdicts)
+    return Ask(asks)

@@ -1,0 +1,123 @@
+"""One strict JSON decoder for everything that comes from outside, and the canonical digest of what it gives.
+
+Caps come first (bytes, then depth), then the grammar: duplicate keys, ``NaN``, ``Infinity`` and integers of absurd length
+are refused, since two readers of such a text may see two different values (RFC 8259 §4 and §6).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import NoReturn
+
+from turnstile.core.errors import InvalidJSON
+
+JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+
+MAX_BYTES = 16 * 1024 * 1024  # above any model server's answer; a context of a million tokens is about 4 MB of text
+MAX_DEPTH = 64  # above any real schema or argument; CPython's own decoder recurses, so the cap also guards its stack
+MAX_DIGITS = 400  # 10**308 is the largest double (IEEE 754); Python refuses integer texts above 4,300 digits
+SAFE_INTEGER = 2**53 - 1  # RFC 8785 §3.2.2.3 and RFC 7493 §2.2: integers beyond are not the same for all readers
+
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
+
+
+def loads(text: str | bytes, *, max_bytes: int = MAX_BYTES, control_characters: bool = False) -> JsonValue:
+    """The value that a strict JSON text stands for.
+
+    Args:
+        text: The JSON text; bytes are read as UTF-8.
+        max_bytes: Longer texts are refused before they are looked at.
+        control_characters: Allow raw line breaks and tabs inside strings, which some models write.
+
+    Raises:
+        InvalidJSON: What is wrong with it, and where.
+    """
+    if len(text) > max_bytes:
+        msg = f"too long: {len(text)} bytes, at most {max_bytes} are read"
+        raise InvalidJSON(msg)
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            msg = f"not UTF-8 at byte {error.start}"
+            raise InvalidJSON(msg) from None
+    _check_depth(text)
+    try:
+        value: JsonValue = (_LENIENT if control_characters else _STRICT).decode(text)
+    except json.JSONDecodeError as error:
+        msg = f"{error.msg} at line {error.lineno} column {error.colno}"
+        raise InvalidJSON(msg) from None
+    return value
+
+
+def digest(name: str, value: JsonValue) -> str:
+    """A short name for (name, value) that is equal for equal JSON values, however they were written (RFC 8785)."""
+    import rfc8785  # loaded when first needed: an agent without tools never digests anything
+
+    return hashlib.sha256(rfc8785.dumps([name, _interoperable(value)])).hexdigest()
+
+
+def _check_depth(text: str) -> None:
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return
+    depth = 0
+    for token in _STRUCTURE.finditer(text):
+        first = text[token.start()]
+        depth += 1 if first in "[{" else -1 if first in "]}" else 0
+        if depth > MAX_DEPTH:
+            msg = f"nested deeper than {MAX_DEPTH} levels"
+            raise InvalidJSON(msg)
+
+
+def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        msg = f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands twice in one object"
+        raise InvalidJSON(msg)
+    return found
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        msg = f"an integer of {len(text)} digits, at most {MAX_DIGITS} are read"
+        raise InvalidJSON(msg)
+    return int(text)
+
+
+def _constant(name: str) -> NoReturn:
+    msg = f"{name} is not JSON"
+    raise InvalidJSON(msg)
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if value in {float("inf"), float("-inf")}:
+        msg = f"the number {text[:40]} is too large"
+        raise InvalidJSON(msg)
+    return value
+
+
+def _interoperable(value: JsonValue) -> JsonValue:
+    """The value with what RFC 8785 cannot write replaced by a text that names it."""
+    if isinstance(value, dict):
+        return {_whole(key): _interoperable(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_interoperable(part) for part in value]
+    if isinstance(value, str):
+        return _whole(value)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > SAFE_INTEGER:
+        return f"integer:{value}"
+    return value
+
+
+def _whole(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant)
+_LENIENT = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant, strict=False
+)

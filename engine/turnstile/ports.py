@@ -1,0 +1,232 @@
+"""What the driver needs of the outside, as protocols, and the values that pass through them.
+
+An adapter turns what can be expected of the outside into values: a model client returns a `Reply` or a `ModelFailed`, a tool runner a
+result for each call. It raises only for bugs and misuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from turnstile.core.effects import RunTools
+from turnstile.core.events import Event, ModelFailed, RunStarted, ToolsFinished, Verdict
+from turnstile.core.history import History
+from turnstile.core.limits import Price
+from turnstile.core.messages import Item, Reply, ToolResult
+from turnstile.core.run_state import RunState
+from turnstile.core.step import Transition
+from turnstile.core.strict_json import JsonValue
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model sees it.
+
+    Attributes:
+        name: Its name.
+        description: What it does.
+        parameters: JSON Schema of its arguments, an object schema.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request to a model, in no provider's words.
+
+    Attributes:
+        instructions: The system prompt; may be empty.
+        items: The conversation.
+        tools: The agent's tools.
+        tools_on: Whether the model may call them now.
+        max_output: The most tokens of the reply; ``None`` leaves it to the provider.
+        settings: What else the user set, such as ``temperature``.
+        output_schema: JSON Schema of the answer, when the agent has an output type other than text.
+        memo: A client may keep what it encoded once here, for the run's next requests.
+    """
+
+    instructions: str
+    items: Sequence[Item]
+    tools: tuple[ToolSpec, ...] = ()
+    tools_on: bool = True
+    max_output: int | None = None
+    settings: Mapping[str, JsonValue] = field(default_factory=dict)
+    output_schema: Mapping[str, JsonValue] | None = None
+    memo: MutableMapping[tuple[str, int], bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of a reply that is still being written; progress only, never part of the run.
+
+    Attributes:
+        kind: What it is a piece of.
+        text: The piece.
+        attempt: Number of the attempt; a new number means that what came before is void.
+    """
+
+    kind: Literal["text", "reasoning", "arguments"]
+    text: str
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A call began to run."""
+
+    call_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """A running tool says how far it is (`ToolContext.progress`)."""
+
+    call_id: str
+    name: str
+    text: str
+
+
+Notice = RunStarted | Transition | Delta | ToolStarted | ToolProgress | ToolResult
+"""What observers hear of: the start, each transition, and the progress of effects."""
+
+
+class Observer(Protocol):
+    """Hears what a run does. It reads only; one that raises is reported once and dropped."""
+
+    def observe(self, notice: Notice, run: RunState) -> None:
+        """Hear of something that just happened; `run` is the run after it."""
+
+
+class ModelClient(Protocol):
+    """A model behind some server, or none."""
+
+    @property
+    def name(self) -> str:
+        """The model as a user names it, such as ``openai:gpt-5-mini``."""
+
+    @property
+    def price(self) -> Price | None:
+        """What it costs; ``None`` when that is unknown."""
+
+    async def reply(self, request: ModelRequest, progress: Callable[[Delta], None]) -> Reply | ModelFailed:
+        """Ask once: no retry and no wait of its own.
+
+        Call ids may be empty or repeated, as the server gave them; the engine makes them unique.
+        """
+
+    async def aclose(self) -> None:
+        """Let go of connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolWork:
+    """What a tool runner is told of the run whose calls it runs.
+
+    Attributes:
+        run_id: The run.
+        deps: What the user handed to the run for its tools.
+        parallel: How many calls run at once.
+        stop: Set when the tools should end: no call starts any more, running ones are cancelled and get a grace period.
+        notify: Takes `ToolStarted`, `ToolProgress` and each `ToolResult` as they come, from any thread.
+    """
+
+    run_id: str
+    deps: object
+    parallel: int
+    stop: asyncio.Event
+    notify: Callable[[Notice], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolBatch:
+    """What came of a batch of calls.
+
+    Attributes:
+        event: Each call's result.
+        raised: A ``KeyboardInterrupt`` or ``SystemExit`` that a tool raised; the driver lets it go on once the results are kept.
+    """
+
+    event: ToolsFinished
+    raised: BaseException | None = None
+
+
+class ToolRunner(Protocol):
+    """Judges calls before they run, and runs them."""
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as a model sees them."""
+
+    @property
+    def fingerprints(self) -> tuple[tuple[str, str], ...]:
+        """Each tool's name, and a digest of all that makes it what it is."""
+
+    def vet(self, reply: Reply, run: RunState) -> tuple[Verdict, ...]:
+        """A verdict for each call of a reply, in call order. Calls no user code that has effects."""
+
+    async def run(self, effect: RunTools, work: ToolWork) -> ToolBatch:
+        """Run the calls; never raises for what a tool does. When its task is cancelled, all it started ends with it."""
+
+
+class ContextPolicy(Protocol):
+    """Selects the items that a request carries; pure."""
+
+    def select(self, history: History, start: int) -> Sequence[Item]:
+        """Whole items of the history, in order, none before `start` but the user's question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One entry of a run's journal.
+
+    Attributes:
+        event: What happened; the first is `RunStarted`.
+        at: When, in seconds since the epoch.
+        duration_ms: How long the effect took that brought it.
+    """
+
+    event: Event
+    at: float = 0.0
+    duration_ms: float = 0.0
+
+
+class Store(Protocol):
+    """Keeps journals. A record is kept before the run acts on it."""
+
+    async def create(self, start: Record) -> None:
+        """Begin a run's journal with its `RunStarted`.
+
+        Raises:
+            RunExists: There is a run of that id; nothing was changed.
+        """
+
+    async def append(self, run_id: str, record: Record) -> None:
+        """Add a record to a run's journal."""
+
+    async def load(self, run_id: str) -> tuple[Record, ...]:
+        """All records of a run, oldest first; empty for an unknown run."""
+
+
+class Clock(Protocol):
+    """The time, and waiting for it."""
+
+    def time(self) -> float:
+        """Seconds since the epoch."""
+
+    def monotonic(self) -> float:
+        """Seconds that never jump, for durations."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    def alarm(self, at: float, ring: Callable[[], None]) -> Callable[[], None]:
+        """Call `ring` once at a time given in seconds since the epoch; the function returned calls it off."""
