@@ -203,6 +203,11 @@ class EffectLost(Event):
     """The process that performed the state's effect is gone, and with it what the effect would have brought."""
 
 
+@dataclass(frozen=True, slots=True)
+class EffectBegun(Event):
+    """The state's effect is under way. No row of the table: like `RunStarted` it is a record that a fold reads."""
+
+
 EVENTS: tuple[type[Event], ...] = (
     ModelReplied,
     ModelFailed,
@@ -213,4 +218,4 @@ EVENTS: tuple[type[Event], ...] = (
     MessageInjected,
     EffectLost,
 )
-"""All events that move a run; `RunStarted` makes it."""
+"""All events that move a run; `RunStarted` makes it, and `EffectBegun` says that its effect is under way."""
