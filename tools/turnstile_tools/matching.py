@@ -1,0 +1,26 @@
+"""Compares what a person typed with the names we know, whatever the case, accents or script."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+# difflib's default of 0.6 finds no neighbour for a Chinese name of two characters with one of them wrong (ratio 0.5).
+_SIMILAR_ENOUGH = 0.5
+
+
+def fold(text: str) -> str:
+    """A text without case, accents, apostrophes, full-width forms and doubled spaces, to compare what people type."""
+    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return re.sub(r"[\s_-]+", " ", re.sub("['’]", "", plain.casefold())).strip()
+
+
+def mentions(text: str, phrase: str) -> bool:
+    """Whether a text holds a phrase: Latin words as whole words, plural or not, Chinese anywhere."""
+    return re.search(rf"(?<![a-z]){re.escape(fold(phrase))}(?:e?s)?(?![a-z])", fold(text)) is not None
+
+
+def nearest(word: str, choices: Iterable[str]) -> list[str]:
+    """At most three choices that look most like a word, the most alike first; empty when none does."""
+    spelled = {fold(choice): choice for choice in choices}
+    return [spelled[match] for match in get_close_matches(fold(word), spelled, cutoff=_SIMILAR_ENOUGH)]
