@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
-from turnstile.core.messages import Exchange, Item, Message, UserTurn, flatten
+from turnstile.core.errors import UsageError
+from turnstile.core.messages import Exchange, Item, Message, Reply, ToolResult, UserTurn, flatten
 
 CHARS_PER_ITEM = 16  # about four tokens of framing a message, as OpenAI's cookbook counts them ("How to count tokens")
 
@@ -37,6 +38,15 @@ class History(Sequence[Item]):
         for item in items:
             self._push(item)
         self._length = len(self._items)
+
+    @classmethod
+    def of(cls, messages: Iterable[Item | Message]) -> History:
+        """A history of single messages, of items, or of both; a reply takes the results that follow it.
+
+        Raises:
+            UsageError: A call has no result, a result has no call, or results stand in another order than their calls.
+        """
+        return cls(_grouped(messages))
 
     def append(self, *items: Item) -> History:
         """A history with the items added at its end."""
@@ -97,3 +107,44 @@ class History(Sequence[Item]):
 
     def __repr__(self) -> str:
         return f"History({list(self)!r})"
+
+
+def _grouped(messages: Iterable[Item | Message]) -> Iterator[Item]:
+    reply: Reply | None = None
+    results: list[ToolResult] = []
+    for message in messages:
+        if isinstance(message, ToolResult):
+            _check_place(message, reply, results)
+            results.append(message)
+            continue
+        if reply is not None:
+            yield _answered(reply, results)
+        reply, results = None, []
+        if isinstance(message, Reply):
+            reply = message
+        elif isinstance(message, UserTurn | Exchange):
+            yield message
+        else:
+            msg = f"a history holds UserTurn, Reply, ToolResult and Exchange; got {message!r}"
+            raise UsageError(msg)
+    if reply is not None:
+        yield _answered(reply, results)
+
+
+def _answered(reply: Reply, results: list[ToolResult]) -> Exchange:
+    missing = [call.id for call in reply.calls[len(results) :]]
+    if missing:
+        msg = f"the calls {missing!r} have no result; add one for each, in call order, directly after their reply"
+        raise UsageError(msg)
+    return Exchange(reply, tuple(results))
+
+
+def _check_place(result: ToolResult, reply: Reply | None, results: list[ToolResult]) -> None:
+    waiting = [call.id for call in reply.calls[len(results) :]] if reply else []
+    if result.call_id in waiting[:1]:
+        return
+    if result.call_id in waiting:
+        msg = f"the result of call {result.call_id!r} stands before that of {waiting[0]!r}; keep the calls' order"
+    else:
+        msg = f"the result of call {result.call_id!r} has no call; the calls that wait for one here are {waiting!r}"
+    raise UsageError(msg)
