@@ -210,10 +210,13 @@ class Store(Protocol):
         """
 
     async def append(self, run_id: str, record: Record) -> None:
-        """Add a record to a run's journal."""
+        """Add a record to a run's journal. Once called it goes on, even when the task that awaits it is cancelled."""
 
     async def load(self, run_id: str) -> tuple[Record, ...]:
         """All records of a run, oldest first; empty for an unknown run."""
+
+    async def newest(self, session: str) -> str | None:
+        """Id of the run of that session that began last; ``None`` when there is none."""
 
 
 class Clock(Protocol):

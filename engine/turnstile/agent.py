@@ -1,0 +1,279 @@
+"""`Agent`: a model, its instructions, tools and limits, ready to run; what a program builds once and runs often."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
+
+from turnstile.core.context import KeepAll
+from turnstile.core.errors import ConfigurationError, InsideEventLoop
+from turnstile.core.events import RunStarted
+from turnstile.core.history import History
+from turnstile.core.limits import Limits, Retry
+from turnstile.core.machine import Machine, loop
+from turnstile.core.messages import Item, Message
+from turnstile.core.strict_json import JsonValue
+from turnstile.driver import Run
+from turnstile.outputs import OutputType
+from turnstile.perform import Outside
+from turnstile.ports import Clock, ContextPolicy, ModelClient, Observer, Store, ToolRunner
+from turnstile.result import Result
+from turnstile.shell.clock import SystemClock
+from turnstile.shell.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from turnstile.tool import Tool
+
+T = TypeVar("T")
+Models = str | ModelClient | Sequence[str | ModelClient]
+
+
+class AgentOptions(TypedDict, total=False):
+    """The options of an `Agent` that don't bear on the type of its output."""
+
+    name: str
+    instructions: str | Callable[[Any], str]
+    tools: Iterable[Tool | Callable[..., Any]]
+    limits: Limits
+    context: ContextPolicy | None
+    retry: Retry
+    machine: Machine
+    store: Store | None
+    observers: Iterable[Observer]
+    settings: Mapping[str, JsonValue] | None
+    clock: Clock | None
+
+
+class RunOptions(TypedDict, total=False):
+    """What one run may be given besides its prompt.
+
+    Attributes:
+        session: Name of a conversation: the run goes on where the session's newest run in this store ended.
+        run_id: A name of your own; without one it gets a new one.
+        history: What was said before: another result's `messages`, or items. Not together with `session`.
+        limits: In place of the agent's.
+        model: In place of the agent's.
+        deps: What tools and instructions get from you: a database, the user.
+        observers: Who hears of this run, besides the agent's observers.
+    """
+
+    session: str | None
+    run_id: str | None
+    history: Iterable[Item | Message]
+    limits: Limits | None
+    model: Models | None
+    deps: object
+    observers: Iterable[Observer]
+
+
+class Agent(Generic[T]):
+    """A model, its instructions, tools and limits, ready to run.
+
+    It holds no state of a run, so one agent serves any number of runs at once.
+
+    Args:
+        model: ``"provider:name"``, a model client, or a list of them: the first choice, then its fallbacks. Without one it is
+            ``$TURNSTILE_MODEL``, else a model of the first provider whose key is in the environment.
+        name: Names the agent in logs.
+        instructions: The system prompt, as text or as a function from a run's `deps` to text.
+        tools: Functions, or what `tool` made of them.
+        limits: How far a run may go.
+        output: What an answer must be: any type that pydantic validates; text as it is by default.
+        context: Which part of a long history a request carries; all of it by default.
+        retry: How requests that failed for a passing reason are sent again.
+        machine: The table; `loop.extend` makes others.
+        store: Where journals are kept; in memory by default.
+        observers: Who hears of every transition, such as a `turnstile.log.JsonLog`.
+        settings: What the models are told, such as ``{"max_tokens": 1000, "temperature": 0}``.
+        clock: The time; `turnstile.testing.FrozenClock` stands still.
+
+    Raises:
+        ToolDefinitionError: A tool cannot be offered to a model as it is.
+    """
+
+    @overload
+    def __init__(
+        self: Agent[str], model: Models | None = None, *, output: type[str] = ..., **options: Unpack[AgentOptions]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, model: Models | None = None, *, output: type[T], **options: Unpack[AgentOptions]
+    ) -> None: ...
+    def __init__(
+        self,
+        model: Models | None = None,
+        *,
+        name: str = "agent",
+        instructions: str | Callable[[Any], str] = "",
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        limits: Limits = Limits(),
+        output: Any = str,
+        context: ContextPolicy | None = None,
+        retry: Retry = Retry(),
+        machine: Machine = loop,
+        store: Store | None = None,
+        observers: Iterable[Observer] = (),
+        settings: Mapping[str, JsonValue] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        from turnstile.shell.toolbox import Toolbox
+
+        self.model = model
+        self.name = name
+        self.instructions = instructions
+        self.toolbox: ToolRunner = Toolbox(tools)
+        self.limits = limits
+        self.output: OutputType[T] = OutputType(output)
+        self.context = context or KeepAll()
+        self.retry = retry
+        self.machine = machine
+        self.store = store or MemoryStore()
+        self.observers = tuple(observers)
+        self.settings = dict(settings or {})
+        self.clock = clock or SystemClock()
+        self._clients: dict[str, ModelClient] = {}
+
+    def __repr__(self) -> str:
+        return f"Agent(name={self.name!r}, model={self.model!r})"
+
+    def start(self, prompt: str, **options: Unpack[RunOptions]) -> Run[T]:
+        """A run that nothing has driven yet; use it as ``async with agent.start(…) as run``.
+
+        Args:
+            prompt: What the user says.
+            options: Those of `RunOptions`.
+
+        Raises:
+            ModelNotFound: No model is named, or its provider or key is unknown.
+            ConfigurationError: A cost limit stands beside a model whose price is unknown.
+            UsageError: The history has a call without a result, or a result without a call.
+        """
+        session, deps = options.get("session"), options.get("deps")
+        clients = self.clients(options.get("model"))
+        limits = options.get("limits") or self.limits
+        items = History.of(options.get("history", ()))[:]
+        if session is not None and items:
+            raise ConfigurationError("give a run a session or a history, not both: a session brings its own")
+        settings = dict(self.settings)
+        max_output = settings.pop("max_tokens", None)
+        _check_price(clients, limits)
+        start = RunStarted(
+            run_id=options.get("run_id") or new_run_id(),
+            prompt=prompt,
+            agent=self.name,
+            instructions=self._instructions(deps),
+            history=items,
+            session=session,
+            limits=limits,
+            retry=self.retry,
+            deadline=None if limits.seconds is None else self.clock.time() + limits.seconds,
+            models=tuple(client.name for client in clients),
+            prices=tuple(client.price for client in clients),
+            max_output=max_output if isinstance(max_output, int) else None,
+            tools_size=self._tools_size() if limits.tokens is not None or limits.cost is not None else 0,
+            fingerprints=(("machine", self.machine.fingerprint), *self.toolbox.fingerprints),
+        )
+        outside = Outside(
+            machine=self.machine,
+            models=clients,
+            tools=self.toolbox,
+            store=self.store,
+            clock=self.clock,
+            context=self.context,
+            vet_output=self.output.vet,
+            output_schema=self.output.schema,
+            settings=settings,
+            observers=(*self.observers, *options.get("observers", ())),
+            deps=deps,
+        )
+        return Run(outside, start, self.output.convert)
+
+    async def run(self, prompt: str, **options: Unpack[RunOptions]) -> Result[T]:
+        """Run to the end; the arguments are those of `start`.
+
+        When the awaiting task is cancelled, the run ends as cancelled, with every call answered, and the cancellation goes on.
+        """
+        async with self.start(prompt, **options) as run:
+            return await run.finish()
+
+    def run_sync(self, prompt: str, **options: Unpack[RunOptions]) -> Result[T]:
+        """Run to the end in a program without an event loop; the arguments are those of `start`.
+
+        Raises:
+            InsideEventLoop: An event loop is running in this thread, which this call would stop.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._run_and_close(prompt, options))
+        raise InsideEventLoop("Agent.run_sync()", "await agent.run(…)")
+
+    async def _run_and_close(self, prompt: str, options: RunOptions) -> Result[T]:
+        """A run whose connections end with it, as they must when its event loop does."""
+        try:
+            return await self.run(prompt, **options)
+        finally:
+            for client in self.clients(options.get("model")):
+                await client.aclose()
+
+    def clients(self, model: Models | None = None) -> tuple[ModelClient, ...]:
+        """The model clients that a run would use, the first choice first.
+
+        Raises:
+            ModelNotFound: No model is named, or its provider or key is unknown.
+        """
+        chosen = model or self.model or os.environ.get("TURNSTILE_MODEL")
+        if chosen is None:
+            from turnstile.models import first_available
+
+            chosen = first_available(os.environ).model
+        choices = [chosen] if isinstance(chosen, str) or not isinstance(chosen, Sequence) else list(chosen)
+        if not choices:
+            raise ConfigurationError("an agent needs at least one model; got an empty list")
+        return tuple(self._client(choice) for choice in choices)
+
+    async def aclose(self) -> None:
+        """Let go of the connections of models that were given by name."""
+        for client in self._clients.values():
+            await client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _client(self, model: str | ModelClient) -> ModelClient:
+        if not isinstance(model, str):
+            return model
+        if model not in self._clients:
+            from turnstile.models import resolve
+
+            self._clients[model] = resolve(model, os.environ)
+        return self._clients[model]
+
+    def _instructions(self, deps: object) -> str:
+        text = self.instructions if isinstance(self.instructions, str) else self.instructions(deps)
+        return "\n\n".join(part for part in (text, self.output.instructions) if part)
+
+    def _tools_size(self) -> int:
+        return sum(len(spec.description) + len(str(spec.parameters)) for spec in self.toolbox.specs)
+
+
+def new_run_id() -> str:
+    """An id that no other run has: 48 random bits, short enough to read out."""
+    return secrets.token_hex(6)
+
+
+def _check_price(clients: tuple[ModelClient, ...], limits: Limits) -> None:
+    if limits.cost is None:
+        return
+    for client in clients:
+        if client.price is None:
+            raise ConfigurationError(
+                f"Limits.cost={limits.cost!r} cannot be held with {client.name!r}, whose price is unknown; "
+                "give the model client price=Price(input=…, output=…), or limit tokens instead"
+            )

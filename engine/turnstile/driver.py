@@ -1,0 +1,309 @@
+"""`Run`: the live handle of a run, and the only loop there is: perform the state's effect, receive its event, take one transition.
+
+The effect is a task of its own, so that a message from outside (cancel, inject, the deadline) can be taken while it is under way, and
+so that whoever awaits a step can be cancelled without losing it: the effect goes on, and the next step receives what it brings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from turnstile.core.effects import Effect
+from turnstile.core.errors import RunBusy, RunFinished, UsageError
+from turnstile.core.events import Cancelled, DeadlinePassed, EffectBegun, Event, MessageInjected, ResultsAppended, RunStarted
+from turnstile.core.fold import fold
+from turnstile.core.history import History
+from turnstile.core.messages import Item
+from turnstile.core.run_state import RunState, begin_run
+from turnstile.core.step import Transition, begin, effect_of, step
+from turnstile.core.strict_json import JsonValue
+from turnstile.perform import Outside, Performer
+from turnstile.ports import Notice, Observer, Record
+from turnstile.result import Result
+
+T = TypeVar("T")
+
+_log = logging.getLogger("turnstile")
+GRACE = 10.0  # seconds that an abandoned effect may take to let go; RELIABILITY: 10 s for what does not cooperate
+
+
+class Run(Generic[T]):
+    """A run under way. Get one from `Agent.start`, and leave it with ``async with``.
+
+    One task drives it, by `step`, `until`, `finish` or `events`. The control calls (`cancel`, `inject`) are plain functions, safe
+    from any task or thread.
+    """
+
+    def __init__(self, outside: Outside, start: RunStarted, convert: Callable[[JsonValue], T]) -> None:
+        self._outside = outside
+        self._convert = convert
+        self._run = begin_run(start)
+        self._transitions: list[Transition] = []
+        self._performer: Performer | None = None
+        self._effect: asyncio.Task[Event] | None = None
+        self._began = 0.0
+        self._mail: deque[Event] = deque()
+        self._wake: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._stepping = False
+        self._left = False
+        self._call_off: Callable[[], None] | None = None
+        self._observers: list[Observer] = list(outside.observers)
+
+    # What it is
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._run.run_id
+
+    @property
+    def state(self) -> str:
+        """Name of the state it is in."""
+        return self._run.state
+
+    @property
+    def snapshot(self) -> RunState:
+        """All that is true of it now, as a frozen value."""
+        return self._run
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended."""
+        return self._run.finished
+
+    @property
+    def effect(self) -> Effect | None:
+        """What the next step will perform, or what is under way; ``None`` when the state asks nothing."""
+        return effect_of(self._outside.machine, self._run)
+
+    @property
+    def result(self) -> Result[T]:
+        """What it came to, or how far it is: always with a valid history."""
+        return Result(self._run, tuple(self._transitions), self._convert)
+
+    # Driving it
+
+    async def step(self) -> Transition:
+        """Take exactly one transition: perform the state's effect unless it is under way, and receive its event.
+
+        When the awaiting task is cancelled, the run stays valid, and the effect goes on; the next step receives what it brings.
+
+        Raises:
+            RunFinished: It has ended.
+            RunBusy: Another task is stepping it.
+        """
+        if self.finished:
+            raise RunFinished(self.run_id, self.state)
+        if self._stepping:
+            raise RunBusy(self.run_id)
+        if self._left:
+            msg = (
+                f"run {self.run_id!r} was left in state {self.state!r} with its effect under way, which is lost; "
+                "start a new run with history=run.result.messages"
+            )
+            raise UsageError(msg)
+        self._stepping = True
+        try:
+            if self._loop is None:
+                await self._open()
+            event, duration_ms = await self._next_event()
+            return await self._take(event, duration_ms)
+        finally:
+            self._stepping = False
+
+    async def until(self, state: str) -> Transition | None:
+        """Step until the run enters a state; gives the last transition.
+
+        Gives ``None`` when it has ended before it moved. A run that ends elsewhere stops there: look at `state`.
+
+        Raises:
+            UsageError: The machine has no such state.
+        """
+        names = [known.name for known in self._outside.machine.states]
+        if state not in names:
+            msg = f"no state {state!r} to step to; the states are {', '.join(names)}"
+            raise UsageError(msg)
+        transition = None
+        while not self.finished:
+            transition = await self.step()
+            if transition.dest == state and not transition.stays:
+                break
+        return transition
+
+    async def finish(self) -> Result[T]:
+        """Step to the end."""
+        while not self.finished:
+            await self.step()
+        return self.result
+
+    async def events(self) -> AsyncIterator[Notice]:
+        """Drive the run to its end, and give each transition and each piece of progress as it comes."""
+        queue: asyncio.Queue[Notice | None] = asyncio.Queue()
+        listener = _Listener(queue)
+        self._observers.append(listener)
+        task = asyncio.ensure_future(self.finish())
+        task.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (notice := await queue.get()) is not None:
+                yield notice
+            await task
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            self._observers.remove(listener)
+
+    # Telling it something
+
+    def cancel(self, why: str = "") -> None:
+        """Ask it to stop: nothing new starts, running tools are told to end, and it fails with the reason ``cancelled``."""
+        self._post(Cancelled(why))
+
+    def inject(self, text: str) -> None:
+        """Say something to the model while the run is under way; it is sent as soon as no call is open."""
+        self._post(MessageInjected(text))
+
+    def _post(self, event: Event) -> None:
+        self._mail.append(event)
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._awake)
+
+    # The loop's parts
+
+    async def _open(self) -> None:
+        start, store, clock = self._run.start, self._outside.store, self._outside.clock
+        if start.session is not None:
+            start = replace(start, history=await _said_before(self._outside, start.session))
+        await store.create(Record(start, clock.time()))
+        self._run = begin_run(start)
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._performer = Performer(self._outside, self._run, self._notify)
+        if start.deadline is not None:
+            self._call_off = clock.alarm(start.deadline, lambda: self._post(DeadlinePassed()))
+        self._notify(start)
+
+    async def _next_event(self) -> tuple[Event, float]:
+        """The event that comes first: from the mail, or what the effect brings."""
+        while True:
+            # A finished effect comes before an order to stop, so that no paid reply and no result is dropped.
+            done = self._effect is not None and self._effect.done()
+            if self._mail and not (done and isinstance(self._mail[0], Cancelled | DeadlinePassed)):
+                return self._mail.popleft(), 0.0
+            if self._effect is None:
+                effect = self.effect
+                if effect is None:
+                    return ResultsAppended(), 0.0
+                await self._begin(effect)
+            elif done:
+                task, self._effect = self._effect, None
+                duration_ms = (self._outside.clock.monotonic() - self._began) * 1000
+                return task.result(), duration_ms
+            else:
+                self._wake = asyncio.get_running_loop().create_future()
+                try:
+                    await self._wake
+                finally:
+                    self._wake = None
+
+    async def _begin(self, effect: Effect) -> None:
+        assert self._performer is not None  # noqa: S101 - _open made it
+        await self._outside.store.append(self.run_id, Record(EffectBegun(), self._outside.clock.time()))
+        self._run = begin(self._run)
+        self._began = self._outside.clock.monotonic()
+        self._effect = asyncio.get_running_loop().create_task(self._performer.perform(effect, self._run))
+        self._effect.add_done_callback(self._awake)
+
+    async def _take(self, event: Event, duration_ms: float) -> Transition:
+        at = self._outside.clock.time()
+        moved, transition, _ = step(self._outside.machine, self._run, event, at=at, duration_ms=duration_ms)
+        await self._outside.store.append(self.run_id, Record(event, at, duration_ms))
+        self._run = moved
+        self._transitions.append(transition)
+        if self._effect is not None and not transition.stays:
+            await self._abandon()
+        if moved.stopping is not None and self._performer is not None:
+            self._performer.stop.set()
+        if moved.finished and self._call_off is not None:
+            self._call_off()
+        self._notify(transition)
+        if self._performer is not None and self._performer.raised is not None:
+            raised, self._performer.raised = self._performer.raised, None
+            raise raised
+        return transition
+
+    async def _abandon(self) -> None:
+        """End an effect whose event nobody waits for."""
+        task, self._effect = self._effect, None
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=GRACE)
+
+    def _awake(self, _task: object = None) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def _notify(self, notice: Notice) -> None:
+        if self._loop is not None and threading.get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self._notify, notice)
+            return
+        for observer in tuple(self._observers):
+            try:
+                observer.observe(notice, self._run)
+            except Exception:
+                self._observers.remove(observer)
+                _log.exception("observer %r of run %s failed and hears no more of it", observer, self.run_id)
+
+    async def __aenter__(self) -> Self:
+        """Open the run.
+
+        Raises:
+            RunExists: The store has a run of this id.
+        """
+        if self._loop is None:
+            await self._open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave the run: cancelled with its task it ends as cancelled; else it stays where it is, and what is under way is lost."""
+        if kind is not None and issubclass(kind, asyncio.CancelledError) and not self.finished:
+            self.cancel("the task that awaited the run was cancelled")
+            try:
+                await self.finish()
+            finally:
+                await self._abandon()
+        elif self._effect is not None:
+            self._left = True
+            await self._abandon()
+        if self._call_off is not None:
+            self._call_off()
+
+
+async def _said_before(outside: Outside, session: str) -> tuple[Item, ...]:
+    """The conversation of a session so far: that of its newest run, whose calls are all answered."""
+    newest = await outside.store.newest(session)
+    if newest is None:
+        return ()
+    records = await outside.store.load(newest)
+    return History.of(fold(outside.machine, (record.event for record in records)).messages)[:]
+
+
+class _Listener:
+    """An observer that puts what it hears into a queue."""
+
+    def __init__(self, queue: asyncio.Queue[Notice | None]) -> None:
+        self._queue = queue
+
+    def observe(self, notice: Notice, run: RunState) -> None:  # noqa: ARG002 - the protocol's signature
+        self._queue.put_nowait(notice)

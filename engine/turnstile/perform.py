@@ -1,0 +1,153 @@
+"""`Performer`: performs what a state asks for, through the ports, and gives the vetted event that follows."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from turnstile.core.budget import over_budget
+from turnstile.core.effects import CallModel, Effect, RunTools
+from turnstile.core.events import TRANSIENT, Event, ModelFailed, ModelReplied
+from turnstile.core.machine import Machine
+from turnstile.core.messages import Exchange, Reply
+from turnstile.core.run_state import RunState
+from turnstile.core.strict_json import JsonValue
+from turnstile.ports import (
+    Clock,
+    ContextPolicy,
+    Delta,
+    ModelClient,
+    ModelRequest,
+    Notice,
+    Observer,
+    Store,
+    ToolRunner,
+    ToolWork,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Everything around a run that isn't the run: what performs its effects, and who hears of them.
+
+    Attributes:
+        machine: The table.
+        models: The models, the first choice first.
+        tools: Runs the calls.
+        store: Keeps the journal.
+        clock: Tells the time.
+        context: Selects what a request carries.
+        vet_output: Gives an answer's text as validated JSON and an empty text, or nothing and what is wrong with it.
+        output_schema: JSON Schema of the answer, when it is not plain text.
+        settings: What the user set for the models.
+        observers: Who hears of it.
+        deps: What the user handed over for the tools.
+    """
+
+    machine: Machine
+    models: tuple[ModelClient, ...]
+    tools: ToolRunner
+    store: Store
+    clock: Clock
+    context: ContextPolicy
+    vet_output: Callable[[str], tuple[JsonValue, str]]
+    output_schema: Mapping[str, JsonValue] | None = None
+    settings: Mapping[str, JsonValue] = field(default_factory=dict)
+    observers: tuple[Observer, ...] = ()
+    deps: object = None
+
+
+class Performer:
+    """Performs the effects of one run.
+
+    Args:
+        outside: What to perform them with.
+        run: The run as it starts.
+        notify: Hears of progress.
+    """
+
+    def __init__(self, outside: Outside, run: RunState, notify: Callable[[Notice], None]) -> None:
+        self._outside = outside
+        self._notify = notify
+        self._memo: dict[tuple[str, int], bytes] = {}
+        self._call_ids = {
+            call.id for item in run.history if isinstance(item, Exchange) for call in item.reply.calls
+        }
+        self._random = random.Random(run.run_id)  # noqa: S311 - jitter, the same for the same run; no secret
+        self.stop = asyncio.Event()
+        self.raised: BaseException | None = None
+
+    async def perform(self, effect: Effect, run: RunState) -> Event:
+        """Perform an effect and give the event that follows.
+
+        Raises:
+            Exception: A bug in an adapter; the run is as it was, and the effect may be performed anew.
+        """
+        if isinstance(effect, CallModel):
+            return await self._call_model(effect, run)
+        if isinstance(effect, RunTools):
+            return await self._run_tools(effect, run)
+        return await self._outside.machine.performs[effect.name](run)
+
+    async def _call_model(self, effect: CallModel, run: RunState) -> Event:
+        if effect.delay:
+            await self._outside.clock.sleep(effect.delay)
+        limit = over_budget(run)
+        if limit:
+            return ModelFailed("budget", f"not sent: it could pass the {limit.replace('_', ' ')}", limit=limit)
+        outside, attempt = self._outside, effect.attempt
+        request = ModelRequest(
+            instructions=run.start.instructions,
+            items=outside.context.select(run.history, run.window_start),
+            tools=outside.tools.specs,
+            tools_on=effect.tools,
+            max_output=effect.max_output,
+            settings=outside.settings,
+            output_schema=outside.output_schema,
+            memo=self._memo,
+        )
+
+        def progress(delta: Delta) -> None:
+            self._notify(delta if delta.attempt == attempt else replace(delta, attempt=attempt))
+
+        reply = await outside.models[effect.model].reply(request, progress)
+        return self._vet(reply, run) if isinstance(reply, Reply) else self._with_delay(reply, run)
+
+    def _vet(self, reply: Reply, run: RunState) -> ModelReplied:
+        if not reply.calls:
+            output, error = self._outside.vet_output(reply.text) if reply.says_something else (None, "")
+            return ModelReplied(reply, output=output, output_error=error)
+        ids = [self._unique(call.id, run) for call in reply.calls]
+        if any(new != call.id for new, call in zip(ids, reply.calls, strict=True)):
+            calls = tuple(replace(call, id=new) for new, call in zip(ids, reply.calls, strict=True))
+            reply = replace(reply, calls=calls)
+        return ModelReplied(reply, self._outside.tools.vet(reply, run))
+
+    def _unique(self, call_id: str, run: RunState) -> str:
+        """The provider's id where it is one, else an id of ours: servers send empty, constant and reused ids."""
+        unique, number = call_id, 0
+        while not unique or unique in self._call_ids:
+            number += 1
+            unique = f"{call_id or 'call'}_{run.turns + 1}_{number}"
+        self._call_ids.add(unique)
+        return unique
+
+    def _with_delay(self, failed: ModelFailed, run: RunState) -> ModelFailed:
+        """The failure with the wait before the next attempt, drawn once: full jitter, and never less than the server asks."""
+        if failed.kind not in TRANSIENT:
+            return failed
+        retry = run.start.retry
+        bound = min(retry.max_delay, retry.base_delay * 2**run.retries)
+        delay = max(self._random.uniform(0, bound), failed.retry_after or 0.0)
+        deadline = run.start.deadline
+        too_long = delay > retry.max_delay or (deadline is not None and self._outside.clock.time() + delay > deadline)
+        return replace(failed, delay=None if too_long else delay)
+
+    async def _run_tools(self, effect: RunTools, run: RunState) -> Event:
+        self.stop.clear()
+        work = ToolWork(run.run_id, self._outside.deps, run.limits.parallel, self.stop, self._notify)
+        batch = await self._outside.tools.run(effect, work)
+        self.raised = batch.raised
+        return batch.event
