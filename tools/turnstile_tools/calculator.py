@@ -140,22 +140,21 @@ def _problem(node: ast.AST) -> str | None:
     """Why a node is not arithmetic, or None."""
     match node:
         case ast.Name(id=name) if name not in _CONSTANTS and name not in _FUNCTIONS:
-            return _unknown(name)
+            return _unknown(name, (*_CONSTANTS, *_FUNCTIONS))
         case ast.Constant(value=value) if type(value) not in {int, float}:
             return f"{ast.unparse(node)} is not a real number"
         case ast.operator() | ast.unaryop() if type(node) not in _OPERATORS:
             return f"{type(node).__name__} is not an operator here; use + - * / // % and ** for powers"
         case ast.Tuple():
             return "a comma stands outside a function; write numbers without thousands separators"
-        case ast.Call(func=ast.Name()):
-            return None
+        case ast.Call(func=ast.Name(id=name)):
+            return None if name in _FUNCTIONS else _unknown(name, tuple(_FUNCTIONS))
     return None if isinstance(node, _ARITHMETIC) else f"{type(node).__name__} is not allowed, only arithmetic is"
 
 
-def _unknown(name: str) -> str:
-    known = sorted({*_CONSTANTS, *_FUNCTIONS})
+def _unknown(name: str, known: tuple[str, ...]) -> str:
     alike = nearest(name, known)
-    return f"{name!r} is not known; " + (f"nearest: {', '.join(alike)}" if alike else f"known: {', '.join(known)}")
+    return f"{name!r} is not known here; " + (f"nearest: {', '.join(alike)}" if alike else f"known: {', '.join(known)}")
 
 
 def _evaluate(expression: str, tree: ast.Expression) -> object:

@@ -124,7 +124,7 @@ class Catalogue(_Frozen):
         raise ValueError(f"no destination is called {name!r}{hint}; known: {_list(self.destinations)}")
 
     def in_season(self, place: Destination, month: int, wanted: Iterable[str]) -> bool:
-        """Whether a month is good for a place, and for what is wanted of it: Harbin is fine in July, but has no snow."""
+        """Whether a month is good for a place and for what is wanted of it: Harbin is fine in July, but not for ice."""
         months = (self.tags[tag].months for tag in wanted if tag in place.tags)
         return month in place.best_months and all(month in those for those in months)
 

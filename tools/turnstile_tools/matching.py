@@ -11,8 +11,9 @@ _SIMILAR_ENOUGH = 0.5
 
 def fold(text: str) -> str:
     """A text without case, accents, apostrophes, full-width forms and doubled spaces, to compare what people type."""
-    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
-    return re.sub(r"[\s_-]+", " ", re.sub("['’]", "", plain.casefold())).strip()
+    lower = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    plain = "".join(char for char in lower if char not in "'’" and not unicodedata.combining(char))
+    return re.sub(r"[\s_-]+", " ", plain).strip()
 
 
 def mentions(text: str, phrase: str) -> bool:

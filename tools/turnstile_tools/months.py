@@ -20,7 +20,7 @@ def parse_month(month: str | int) -> int:
     Raises:
         ValueError: the text names no month, or more than one; the message says how to write it.
     """
-    named = _months_in(fold(str(month)))
+    named = _months_in(str(month).strip())
     if len(named) == 1 and named <= set(range(1, 13)):
         return named.pop()
     problem = "is not one month" if named else "is not a month"
@@ -28,13 +28,13 @@ def parse_month(month: str | int) -> int:
 
 
 def _months_in(text: str) -> set[int]:
-    """Every month that a folded text names; numbers that are no month are among them, so that they can be refused."""
+    """Every month that a text names; numbers that are no month are among them, so that they can be refused."""
     english = {
         number
         for number, name in enumerate(_NAMES, start=1)
         if any(mentions(text, spelling) for spelling in (name, name[:3], name[:4]))
     }
-    chinese = {_chinese_number(found) for found in _CHINESE_MONTH.findall(text)}
+    chinese = {_chinese_number(found) for found in _CHINESE_MONTH.findall(fold(text))}
     if english or chinese:
         return english | chinese
     numeric = _NUMERIC_DATE.fullmatch(text)

@@ -1,0 +1,76 @@
+"""A weather service on loopback, for the tools that ask Open-Meteo."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+
+@pytest.fixture
+def asked() -> list[str]:
+    """The path and query of every request that the weather service got."""
+    return []
+
+
+@pytest.fixture
+def serve(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Mapping[str, object]], str]]:
+    """Start a service that gives each path its reply, point the tools at it, and return its base URL.
+
+    A reply is a status and a body; None leaves the client waiting until the test ends.
+    """
+    with ExitStack() as stack:
+
+        def start(replies: Mapping[str, object]) -> str:
+            url = stack.enter_context(_running(replies, asked))
+            monkeypatch.setenv("TURNSTILE_OPEN_METEO_URL", url)
+            return url
+
+        yield start
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Point the tools at a port that refuses: it is bound, so nothing else can take it, and nobody listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("TURNSTILE_OPEN_METEO_URL", f"http://127.0.0.1:{bound.getsockname()[1]}/")
+        yield
+
+
+class _running:  # noqa: N801 - used like a function: `with _running(...) as url`
+    """One HTTP server in its own thread, from entry to exit."""
+
+    def __init__(self, replies: Mapping[str, object], asked: list[str]) -> None:
+        self.over = over = threading.Event()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.append(self.path)
+                reply = replies.get(self.path.partition("?")[0], (404, b""))
+                if not isinstance(reply, tuple):
+                    over.wait()
+                    return
+                status, body = reply
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
+                """Keep the test's output to itself."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = False  # so that closing waits for every answer to end
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
+
+    def __enter__(self) -> str:
+        self.thread.start()
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
