@@ -158,7 +158,12 @@ class OpenMeteo:
             for year in CLIMATE_YEARS
         ]
         url = f"{self.addresses.archive}/v1/archive"
-        years = [answer.daily for answer in await asyncio.gather(*(self._ask(url, each, _Archive) for each in params))]
+        try:
+            async with asyncio.TaskGroup() as group:
+                answers = [group.create_task(self._ask(url, each, _Archive)) for each in params]
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None  # the first says enough; the other requests were given up with it
+        years = [answer.result().daily for answer in answers]
         return MonthlyClimate(
             high=_mean([value for year in years for value in year.temperature_2m_max], url),
             low=_mean([value for year in years for value in year.temperature_2m_min], url),
