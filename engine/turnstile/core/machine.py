@@ -2,14 +2,15 @@
 
 Judging changes nothing: it says which row is taken and which were refused. What follows from it is `step`'s matter.
 
-One ``transitions.Machine`` without a model serves every run, through a small cursor that is thrown away afterwards; building one
-for each run, or registering a model, costs ten times a step. It stays synchronous: no I/O and no work in callbacks.
+One ``transitions.Machine`` without a model serves every run, through a small cursor that is thrown away afterwards;
+building one for each run, or registering a model, costs ten times a step. It stays synchronous: no I/O, no callbacks.
 Its traps, all of which are mapped to our one error `NoRow`, or kept out by the way it is built:
 
-- no row whose guards hold gives ``False``; an event that the state has no row for raises its ``MachineError``; an event that no
-  row names raises ``KeyError``;
+- no row whose guards hold gives ``False``; an event that the state has no row for raises its ``MachineError``; an
+  event that no row names raises ``KeyError``;
 - ``source="*"`` includes final states, so "any live" is expanded here;
-- nothing tells which transition was taken, so each has a ``before`` callback of its own that writes it down;
+- nothing tells which transition was taken or refused, and executing one leaves and enters states and logs each phase,
+  for two thirds of its time; so a row is a transition of our own class, which is judged instead of executed;
 - a lambda as a guard prints as ``<lambda>``, so guards are named functions (`row` refuses others);
 - the ``AsyncMachine`` of 0.9.3 swallows cancellation, and asks every guard even after one has failed.
 """
@@ -17,20 +18,19 @@ Its traps, all of which are mapped to our one error `NoRow`, or kept out by the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from functools import cached_property
+from typing import Self, cast
+
+import transitions
 
 from turnstile.core.errors import MachineError, NoRow
 from turnstile.core.events import Event
-from turnstile.core.rows import AGAIN, LIVE, STAY, Guard, Insertion, Row
+from turnstile.core.rows import AGAIN, LIVE, STAY, Insertion, Row
 from turnstile.core.run_state import RunState
-from turnstile.core.states import STATES, State
+from turnstile.core.states import START, STATES, State
 from turnstile.core.table import TABLE
-
-if TYPE_CHECKING:
-    import transitions
-
 
 Performer = Callable[[RunState], Awaitable[Event]]
 OWN_EFFECTS = ("CallModel", "RunTools")
@@ -60,16 +60,37 @@ class _Cursor:
         self.taken: Row | None = None
 
 
+class _Judged(transitions.Transition):
+    """A row as `transitions` holds it: asked whether it takes an event, and never executed."""
+
+    def __init__(self, source: str, dest: str | None, row: Row) -> None:
+        super().__init__(source, dest)  # type: ignore[arg-type] # its stub forgets that an internal one has no dest
+        self._row = row
+        self._guards = tuple((guard, Refusal(row.name, guard.__name__)) for guard in row.guards)
+
+    def execute(self, event_data: transitions.EventData) -> bool:
+        """Tell the cursor whether this row takes the event."""
+        cursor = cast("_Cursor", event_data.model)
+        for guard, refusal in self._guards:
+            if not guard(cursor.run, cursor.event):
+                cursor.refused.append(refusal)
+                return False
+        cursor.taken = self._row
+        return True
+
+
 class Machine:
     """States and rows as a machine that judges events.
 
     Args:
-        states: All states; the first is where a run starts.
+        states: All states; every run starts in ``await_model``.
         rows: The table, tried in order.
-        performs: For each effect that an extension's states ask for, by name: what performs it and gives the event that follows.
+        performs: For each effect that an extension's states ask for, by name: what performs it and gives the event
+            that follows.
 
     Raises:
-        MachineError: A name stands twice, an effect has nobody to perform it, a row names an unknown state, leaves a final one, or can never be reached.
+        MachineError: A name stands twice, an effect has nobody to perform it, or a row names an unknown state, leaves
+            a final one, or can never be reached.
     """
 
     def __init__(
@@ -82,12 +103,9 @@ class Machine:
         self.rows = tuple(rows)
         self.performs = dict(performs or {})
         self._by_name = {state.name: state for state in self.states}
-        _check(self.states, self.rows, self._by_name)
-        for state in self.states:
-            if state.asks is not None and state.asks not in OWN_EFFECTS and state.asks not in self.performs:
-                msg = f"state {state.name!r} asks for {state.asks!r}, which nobody performs; pass performs={{{state.asks!r}: …}}"
-                raise MachineError(msg)
-        self._built: transitions.Machine | None = None
+        _check_states(self.states, self.performs)
+        _check_rows(self.rows, self)
+        self._machine = self._built()
 
     def state(self, name: str) -> State:
         """The state of that name."""
@@ -99,7 +117,7 @@ class Machine:
             return tuple(state.name for state in self.states if not state.final)
         return row.sources if isinstance(row.sources, tuple) else (row.sources,)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A digest of states and rows; two machines that could move a run differently have different ones."""
         lines = [f"{s.name} {s.asks} {s.final}" for s in self.states]
@@ -112,9 +130,8 @@ class Machine:
         Raises:
             NoRow: No row takes it; a finished run takes none.
         """
-        machine = self._built or self._build()
         name = type(event).__name__
-        trigger = machine.events.get(name)
+        trigger = self._machine.events.get(name)
         cursor = _Cursor(run, event)
         if trigger is not None and run.state in trigger.transitions:
             trigger.trigger(cursor)
@@ -133,8 +150,10 @@ class Machine:
 
         Args:
             states: States to add.
-            rows: Rows to add: a plain row at the end of the table, ``before(name, row)`` and ``after(name, row)`` beside another.
-            performs: For each effect that the new states ask for: an async function from the run to the event that follows.
+            rows: Rows to add: a plain row at the end of the table, ``before(name, row)`` and ``after(name, row)``
+                beside another.
+            performs: For each effect that the new states ask for: an async function from the run to the event that
+                follows.
 
         Raises:
             MachineError: The longer table is inconsistent, or names a row to stand beside that isn't there.
@@ -152,64 +171,46 @@ class Machine:
             table[place:place] = entry.rows
         return type(self)((*self.states, *states), table, {**self.performs, **(performs or {})})
 
-    def _build(self) -> transitions.Machine:
-        import transitions  # loaded when the first event is judged, so that importing the engine stays light
-
+    def _built(self) -> transitions.Machine:
         machine = transitions.Machine(
             model=None,
             states=[state.name for state in self.states],
-            initial=self.states[0].name,
+            initial=START.name,
             auto_transitions=False,
             send_event=True,
         )
         for row in self.rows:
-            conditions = [_condition(row, guard) for guard in row.guards]
-            for event in row.event_names:
+            for name in row.event_names:
+                trigger = machine.events.setdefault(name, transitions.Event(name, machine))
                 for source in self.sources(row):
                     dest = {STAY: None, AGAIN: source}.get(row.dest, row.dest)
-                    machine.add_transition(event, source, dest, conditions=conditions, before=_marker(row))
-        self._built = machine
+                    trigger.add_transition(_Judged(source, dest, row))
         return machine
 
 
-def _condition(row: Row, guard: Guard) -> Callable[[transitions.EventData], bool]:
-    refusal = Refusal(row.name, guard.__name__)
-
-    def condition(data: transitions.EventData) -> bool:
-        cursor = data.model
-        if guard(cursor.run, cursor.event):
-            return True
-        cursor.refused.append(refusal)
-        return False
-
-    condition.__name__ = guard.__name__
-    return condition
-
-
-def _marker(row: Row) -> Callable[[transitions.EventData], None]:
-    def mark(data: transitions.EventData) -> None:
-        data.model.taken = row
-
-    mark.__name__ = row.name
-    return mark
+def _check_states(states: Sequence[State], performs: Mapping[str, Performer]) -> None:
+    names = [state.name for state in states]
+    _refuse_twice("state", names)
+    if START.name not in names:
+        msg = f"every run starts in {START.name!r}, which is none of the states {', '.join(names)}; extend a machine"
+        raise MachineError(msg)
+    for state in states:
+        if state.asks is not None and state.asks not in OWN_EFFECTS and state.asks not in performs:
+            asks = state.asks
+            msg = f"state {state.name!r} asks for {asks!r}, which nobody performs; pass performs={{{asks!r}: …}}"
+            raise MachineError(msg)
 
 
-def _check(states: tuple[State, ...], rows: tuple[Row, ...], by_name: Mapping[str, State]) -> None:
-    _refuse_twice("state", [state.name for state in states])
+def _check_rows(rows: Sequence[Row], machine: Machine) -> None:
     _refuse_twice("row", [row.name for row in rows])
-    known = {*by_name, LIVE, AGAIN, STAY}
+    _refuse_twice("event", [event.__name__ for event in {event for row in rows for event in row.events}])
     closed: dict[tuple[str, type[Event]], str] = {}
     for row in rows:
-        sources = row.sources if isinstance(row.sources, tuple) else (row.sources,)
-        for name in (*sources, row.dest):
-            if name not in known:
-                msg = f"row {row.name!r} names the state {name!r}; the states are {', '.join(by_name)}"
-                raise MachineError(msg)
-            if name in sources and name in by_name and by_name[name].final:
-                msg = f"row {row.name!r} leaves {name!r}, which is final"
-                raise MachineError(msg)
-        live = tuple(state.name for state in states if not state.final)
-        cells = [(source, event) for source in (live if row.sources == LIVE else sources) for event in row.events]
+        _check_names(row, machine)
+        cells = [(source, event) for source in machine.sources(row) for event in row.events]
+        if not cells:
+            msg = f"row {row.name!r} leaves no state, or takes no event; name at least one of each"
+            raise MachineError(msg)
         if all(cell in closed for cell in cells):
             msg = f"row {row.name!r} can never be reached: row {closed[cells[0]]!r} takes all before it"
             raise MachineError(msg)
@@ -217,10 +218,23 @@ def _check(states: tuple[State, ...], rows: tuple[Row, ...], by_name: Mapping[st
             closed.update((cell, row.name) for cell in cells if cell not in closed)
 
 
+def _check_names(row: Row, machine: Machine) -> None:
+    states = {state.name: state for state in machine.states}
+    sources = machine.sources(row)
+    for name in (*sources, *({row.dest} - {AGAIN, STAY})):
+        if name not in states:
+            msg = f"row {row.name!r} names the state {name!r}; the states are {', '.join(states)}"
+            raise MachineError(msg)
+    for name in sources:
+        if states[name].final:
+            msg = f"row {row.name!r} leaves {name!r}, which is final"
+            raise MachineError(msg)
+
+
 def _refuse_twice(what: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
-            msg = f"the {what} {name!r} stands twice in the table"
+            msg = f"the {what} {name!r} stands twice; give each a name of its own"
             raise MachineError(msg)
 
 
