@@ -27,11 +27,16 @@ class CallModel:
     max_output: int | None = None
 
     def __str__(self) -> str:
-        parts = [f"model {self.model + 1}"] if self.model else []
-        parts += [f"attempt {self.attempt}"] if self.attempt > 1 else []
-        parts += [f"after {self.delay:.2f} s"] if self.delay else []
-        parts += [] if self.tools else ["tools off"]
-        return "CallModel" + (f" ({', '.join(parts)})" if parts else "")
+        parts: list[str] = []
+        if self.model:
+            parts.append(f"model {self.model + 1}")
+        if self.attempt > 1:
+            parts.append(f"attempt {self.attempt}")
+        if self.delay:
+            parts.append(f"after {self.delay:.2f} s")
+        if not self.tools:
+            parts.append("tools off")
+        return f"CallModel ({', '.join(parts)})" if parts else "CallModel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class RunTools:
     verdicts: tuple[Verdict, ...]
 
     def __str__(self) -> str:
-        return f"RunTools ({', '.join(call.name for call in self.calls)})"
+        return f"RunTools ({', '.join([call.name for call in self.calls])})"
 
 
 @dataclass(frozen=True, slots=True)

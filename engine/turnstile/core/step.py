@@ -1,11 +1,10 @@
-"""`step`: one event in, one transition out. Pure: it judges first and changes second, and either gives all or raises."""
+"""`step`: one event in, one transition out. Pure: it judges first and changes second, and gives all or raises."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from turnstile.core.budget import output_cap
+from turnstile.core.budget import output_cap, price
 from turnstile.core.changes import finish
 from turnstile.core.effects import Ask, CallModel, Effect, RunTools
 from turnstile.core.events import Event, ModelFailed, ModelReplied, ToolsFinished
@@ -15,8 +14,7 @@ from turnstile.core.rows import AGAIN, STAY
 from turnstile.core.run_state import RunState, evolve
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(NamedTuple):
     """The record of one move.
 
     Attributes:
@@ -84,31 +82,32 @@ def step(machine: Machine, run: RunState, event: Event, *, at: float = 0.0, dura
     """
     row, refused = machine.judge(run, event)
     stays = row.dest == STAY
-    dest = machine.state(run.state if row.dest in (STAY, AGAIN) else row.dest)
-    reason = row.reason if isinstance(row.reason, str) else row.reason(run, event)
+    dest = machine.state(run.state if stays or row.dest == AGAIN else row.dest)
+    reason = row.reason if isinstance(row.reason, str) else str(row.reason(run, event))
     moved = row.change(run, event)
     if dest.final:
         moved = finish(moved, event, reason)
     moved = evolve(moved, state=dest.name, seq=run.seq + 1, in_flight=run.in_flight and stays)
     effect = effect_of(machine, moved)
+    reply = event.reply if isinstance(event, ModelReplied) else None
     transition = Transition(
         seq=moved.seq,
         source=run.state,
         event=type(event).__name__,
         row=row.name,
         dest=dest.name,
-        reason=str(reason),
+        reason=reason,
         refused=refused,
         turn=moved.turns,
         asks="" if stays or effect is None else str(effect),
         stays=stays,
+        usage=reply.usage if reply else None,
+        cost=price(run, reply) if reply else None,
+        tools=event.results if isinstance(event, ToolsFinished) else (),
+        calls=tuple([call.name for call in reply.calls]) if reply else (),
+        error=event if isinstance(event, ModelFailed) else None,
         at=at,
         duration_ms=duration_ms,
-        usage=event.reply.usage if isinstance(event, ModelReplied) else None,
-        cost=moved.cost - run.cost if moved.turns > run.turns and moved.unpriced == run.unpriced else None,
-        calls=tuple(call.name for call in event.reply.calls) if isinstance(event, ModelReplied) else (),
-        tools=event.results if isinstance(event, ToolsFinished) else (),
-        error=event if isinstance(event, ModelFailed) else None,
     )
     return Step(moved, transition, effect)
 
