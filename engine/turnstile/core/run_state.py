@@ -12,6 +12,8 @@ from turnstile.core.messages import Exchange, Message, Reply, ToolResult, Usage,
 from turnstile.core.states import START
 from turnstile.core.strict_json import JsonValue
 
+__all__ = ["Batch", "RunState", "Stop", "begin_run", "evolve", "unanswered"]
+
 
 @dataclass(frozen=True, slots=True)
 class Stop:
@@ -151,16 +153,17 @@ if TYPE_CHECKING:
     from dataclasses import replace as evolve
 else:
 
-    def evolve(run, /, **changes):
-        """The run with some fields changed: `dataclasses.replace` in a tenth of its time, since no field is set one by one."""
-        if not changes.keys() <= _FIELDS:
-            msg = f"RunState has no field {sorted(changes.keys() - _FIELDS)!r}"
+    def evolve(run, /, **changes):  # noqa: ANN001, ANN003, ANN201 - a type checker reads `replace` instead
+        """The run with some fields changed: `dataclasses.replace` in a twelfth of its time, by merging fields."""
+        fields = run.__dict__ | changes
+        if len(fields) != _FIELDS:
+            msg = f"RunState has no field {sorted(changes.keys() - run.__dict__.keys())!r}"
             raise TypeError(msg)
         changed = object.__new__(RunState)
-        changed.__dict__.update(run.__dict__, **changes)
+        object.__setattr__(changed, "__dict__", fields)
         return changed
 
-    _FIELDS = frozenset(RunState.__dataclass_fields__)
+    _FIELDS = len(RunState.__dataclass_fields__)
 
 
 def begin_run(start: RunStarted) -> RunState:
@@ -170,9 +173,13 @@ def begin_run(start: RunStarted) -> RunState:
 
 
 def unanswered(run: RunState, why: str) -> tuple[ToolResult, ...]:
-    """A result for each open call that says why there is none: not run, or outcome unknown when tools had begun."""
+    """A result for each open call that says why there is none: not run, or outcome unknown once tools had begun."""
     if not run.open:
         return ()
-    if run.in_flight and run.state == "execute_tools":
-        return tuple(ToolResult(c.id, c.name, f"outcome unknown: {why}", "unknown") for c in run.open.reply.calls)
-    return tuple(ToolResult(c.id, c.name, f"not run: {why}", "not_run") for c in run.open.reply.calls)
+    begun = run.state == "execute_tools" and (run.in_flight or run.recoveries > 0)  # now, or before a crash
+    return tuple(
+        ToolResult(call.id, call.name, f"outcome unknown: {why}", "unknown")
+        if begun and verdict.known and verdict.valid
+        else ToolResult(call.id, call.name, f"not run: {why}", "not_run")
+        for call, verdict in zip(run.open.reply.calls, run.open.verdicts, strict=True)
+    )
