@@ -51,8 +51,8 @@ def charge_cost(run: RunState, reply: Reply) -> float:
     known = price(run, reply)
     if known is not None:
         return known
-    rate = run.start.prices[run.model]
-    return rate.of(0, charge(run, reply)) if rate else 0.0
+    rate, tokens = run.start.prices[run.model], charge(run, reply)
+    return max(rate.of(tokens, 0), rate.of(0, tokens)) if rate else 0.0
 
 
 def output_cap(run: RunState) -> int | None:
@@ -92,19 +92,22 @@ def _rooms(run: RunState) -> list[tuple[LimitName, int]]:
     With ``on_exhausted="wrap_up"`` one more request is held back: it carries this one, its reply and a few words, and
     its own reply may be as long again.
     """
+    limits, rate = run.limits, run.start.prices[run.model]
+    if limits.tokens is None and (limits.cost is None or rate is None):
+        return []
     rooms: list[tuple[LimitName, int]] = []
-    tokens_in, limits = estimate_input(run), run.limits
+    tokens_in = estimate_input(run)
     holds_back = limits.on_exhausted == "wrap_up" and not run.wrapping_up
     if limits.tokens is not None:
         left = limits.tokens - run.charged_tokens
         room = (left - 2 * tokens_in - WRAP_UP_EXTRA) // 3 if holds_back else left - tokens_in
         rooms.append(("token_limit", room))
-    rate = run.start.prices[run.model]
-    if limits.cost is not None and rate is not None and rate.output > 0:
+    if limits.cost is not None and rate is not None:
         dollars = limits.cost - run.charged_cost - rate.of(tokens_in, 0)
         each = rate.of(0, 1)
         if holds_back:
             dollars -= rate.of(tokens_in + WRAP_UP_EXTRA, 0)
             each = rate.of(1, 2)
-        rooms.append(("cost_limit", int(dollars / each)))
+        if each or dollars < 0:
+            rooms.append(("cost_limit", int(dollars / each) if each else 0))
     return rooms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import Literal
 
 from turnstile.core.errors import ConfigurationError
@@ -46,8 +47,8 @@ class Limits:
         nudges: How often an empty or unfinished reply is asked to go on.
         repairs: How often a malformed call or an invalid output is asked for again.
         recoveries: How often in a row a lost effect is begun again before the run counts as crashing for ever.
-        on_exhausted: ``"fail"`` ends the run at a limit; ``"wrap_up"`` asks once more, with tools off, for an answer from what
-            is there. That one request is paid from the same budget; of the turns it is one more.
+        on_exhausted: ``"fail"`` ends the run at a limit; ``"wrap_up"`` asks once more, with tools off, for an answer
+            from what is there. That one request is paid from the same budget; of the turns it is one more.
     """
 
     turns: int = 10
@@ -64,12 +65,14 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in ("turns", "parallel"):
-            _require(self, name, least=1)
-        for name in ("tool_calls", "tokens", "cost", "seconds"):
-            _require(self, name, least=0, optional=True)
-        _require(self, "repeats", least=1, optional=True)
+            _require_count(self, name, least=1)
         for name in ("nudges", "repairs", "recoveries"):
-            _require(self, name, least=0)
+            _require_count(self, name, least=0)
+        for name in ("tool_calls", "tokens"):
+            _require_count(self, name, least=0, optional=True)
+        _require_count(self, "repeats", least=1, optional=True)
+        for name in ("cost", "seconds"):
+            _require_amount(self, name, optional=True)
         if self.on_exhausted not in {"fail", "wrap_up"}:
             msg = f"Limits.on_exhausted is 'fail' or 'wrap_up'; got {self.on_exhausted!r}"
             raise ConfigurationError(msg)
@@ -91,9 +94,9 @@ class Retry:
     max_delay: float = 60.0
 
     def __post_init__(self) -> None:
-        _require(self, "attempts", least=1)
+        _require_count(self, "attempts", least=1)
         for name in ("base_delay", "max_delay"):
-            _require(self, name, least=0)
+            _require_amount(self, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +106,32 @@ class Price:
     input: float
     output: float
 
+    def __post_init__(self) -> None:
+        for name in ("input", "output"):
+            _require_amount(self, name)
+
     def of(self, input_tokens: int, output_tokens: int) -> float:
         """The price of one request in US dollars."""
         return (input_tokens * self.input + output_tokens * self.output) / 1_000_000
 
 
-def _require(settings: Limits | Retry, name: str, *, least: int, optional: bool = False) -> None:
+def _require_count(settings: Limits | Retry, name: str, *, least: int, optional: bool = False) -> None:
     value: object = getattr(settings, name)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        return
+    _refuse(settings, name, f"a whole number of at least {least}", value, optional=optional)
+
+
+def _require_amount(settings: Limits | Retry | Price, name: str, *, optional: bool = False) -> None:
+    value: object = getattr(settings, name)
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < inf:
+        return
+    _refuse(settings, name, "a finite number of at least 0", value, optional=optional)
+
+
+def _refuse(settings: Limits | Retry | Price, name: str, what: str, value: object, *, optional: bool) -> None:
     if value is None and optional:
         return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
-        what = f"a number of at least {least}" + (", or None for no limit" if optional else "")
-        msg = f"{type(settings).__name__}.{name} is {what}; got {value!r}"
-        raise ConfigurationError(msg)
+    what += ", or None for no limit" if optional else ""
+    msg = f"{type(settings).__name__}.{name} is {what}; got {value!r}"
+    raise ConfigurationError(msg)
