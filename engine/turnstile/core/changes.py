@@ -1,7 +1,7 @@
 """What a row does to the run it moves: one small pure function for each kind of move.
 
-Whether a row is taken is the guards' matter, and where it leads is the table's; a change only says what is different afterwards.
-`accept` counts a reply and puts it in its place, and every row of `ModelReplied` begins with it.
+Whether a row is taken is the guards' matter, and where it leads is the table's; a change only says what is different
+afterwards. `accept` counts a reply and puts it in its place, and every row of `ModelReplied` begins with it.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ def take_results(run: RunState, event: ToolsFinished) -> RunState:
         return run
     Exchange(run.open.reply, event.results)  # refuses results that are not those of the open calls
     digests = [verdict.digest for verdict in run.open.verdicts]
-    pairs = zip(digests, event.results, strict=True)
-    outcome = tuple(sorted((digest, result.content) for digest, result in pairs))
+    contents = [result.content for result in event.results]
+    outcome = tuple(sorted(zip(digests, contents, strict=True)))
     times = run.batch.times + 1 if outcome == run.batch.outcome else 1
     return evolve(run, results=event.results, recoveries=0, batch=Batch(tuple(sorted(digests)), outcome, times))
 

@@ -1,4 +1,4 @@
-"""Which items of a history a request carries: pure selections of whole items, so that no call is parted from its result."""
+"""Which items of a history a request carries: selections of whole items, so that no call is parted from its result."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class LastTurns:
 def window(history: History, start: int) -> Sequence[Item]:
     """The items from `start` on; when they don't begin with a question of the user, the latest one before leads them.
 
-    A provider refuses a conversation that begins with a reply or a result (Anthropic, Messages API: "first message must use the
-    user role"), and a model that no longer sees the question cannot answer it.
+    A provider refuses a conversation that begins with a reply or a result (Anthropic, Messages API: "first message must
+    use the user role"), and a model that no longer sees the question cannot answer it.
     """
     if start <= 0:
         return history

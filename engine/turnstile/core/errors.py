@@ -126,5 +126,5 @@ class InvalidJSON(TurnstileError, ValueError):
     """A text is not the strict JSON that it should be."""
 
 
-class StopRun(TurnstileError):  # noqa: N818 - an order that a tool gives, not an error of it
+class StopRun(TurnstileError):
     """Raise this in a tool to end the run with the reason ``tool_aborted``; the text is kept as the stop's detail."""

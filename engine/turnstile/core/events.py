@@ -1,7 +1,7 @@
 """The facts that move a run: frozen values, each named by what happened.
 
-The shell *vets* an event before it is committed: what a guard needs to know of the outside (is the call's tool known, does the
-output hold, how long to wait) stands in the event. So guards are pure, and a replay never calls a user's code.
+The shell *vets* an event before it is committed: what a guard needs to know of the outside (is the call's tool known,
+does the output hold, how long to wait) stands in the event. So guards are pure, and a replay never calls a user's code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The questions that rows ask: named pure predicates over a run and the event that arrived.
 
-A guard reads counters and the event's vetted fields, and never scans the history. Its name is what a transition shows when it
-says no, so a name is a question that "no" answers.
+A guard reads counters and the event's vetted fields, and never scans the history. Its name is what a transition shows
+when it says no, so a name is a question that "no" answers.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ An error label (``finish_reason: "error"``) is no reply: the model client makes 
 """
 
 ResultStatus = Literal["ok", "error", "not_run", "unknown"]
-"""``ok`` and ``error``: the tool ran. ``not_run``: it never started. ``unknown``: it started, and how it ended isn't known."""
+"""``ok``, ``error``: the tool ran. ``not_run``: it never started. ``unknown``: it started, and its end isn't known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class Row:
 E = TypeVar("E", bound=Event)
 
 
-def row(
+def row(  # noqa: PLR0917 - the table is read by columns, and the columns are these
     name: str,
     source: State | tuple[State, ...] | str,
     event: type[E] | tuple[type[E], ...],
@@ -96,7 +96,7 @@ def row(
     events = event if isinstance(event, tuple) else (event,)
     for guard in guards:
         if guard.__name__ == "<lambda>":
-            msg = f"row {name!r}: a guard is a named function, so that a transition can say which one refused; got a lambda"
+            msg = f"row {name!r}: a guard is a named function, so that a transition can name it; got a lambda"
             raise MachineError(msg)
     if change is None and not all(callable(getattr(kind, "apply", None)) for kind in events):
         msg = f"row {name!r}: give it a change, or its event a method apply(run)"

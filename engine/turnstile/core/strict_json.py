@@ -1,7 +1,7 @@
 """One strict JSON decoder for everything that comes from outside, and the canonical digest of what it gives.
 
-Caps come first (bytes, then depth), then the grammar: duplicate keys, ``NaN``, ``Infinity`` and integers of absurd length
-are refused, since two readers of such a text may see two different values (RFC 8259 §4 and §6).
+Caps come first (bytes, then depth), then the grammar: duplicate keys, ``NaN``, ``Infinity`` and integers of absurd
+length are refused, since two readers of such a text may see two different values (RFC 8259 §4 and §6).
 """
 
 from __future__ import annotations
