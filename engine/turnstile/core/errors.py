@@ -9,9 +9,19 @@
     │   └── MachineError            a table of rows is inconsistent
     ├── UsageError              the library is called in a way that cannot work
     │   ├── RunExists               a run with this id is already stored
+    │   ├── NoSuchRun               the store has no run with this id
     │   ├── RunFinished             a finished run was asked to move
     │   ├── RunBusy                 two tasks step one run at once
     │   └── InsideEventLoop         a blocking call was made inside a running event loop
+    ├── StoreError              what keeps the journals failed, or cannot be used as it is
+    │   ├── StoreUnreachable        it, or the folder it is to be in, cannot be opened or made
+    │   ├── StoreForeign            it is something else: no database, or another program's
+    │   ├── StoreTooNew             a newer Turnstile made it
+    │   ├── StoreLocked             another process held it for too long
+    │   ├── StoreReadOnly           it can be read, but not written
+    │   ├── StoreFull               the disk is full
+    │   └── StoreDamaged            what is there is not what was written
+    │       └── RecordDamaged           the same, when one record of a run is to blame
     ├── NoRow                   no row of the table takes an event: a bug, with all it takes to report it
     ├── RunFailed               the output of a failed run was asked for
     ├── InvalidJSON             a text is not the strict JSON that it should be (also a ValueError)
@@ -61,6 +71,15 @@ class RunExists(UsageError):
         self.run_id = run_id
 
 
+class NoSuchRun(UsageError):
+    """The store has no run with this id."""
+
+    def __init__(self, place: str, run_id: str) -> None:
+        super().__init__(f"store {place!r} has no run {run_id!r}; create it first, or look for its id among the store's runs")
+        self.place = place
+        self.run_id = run_id
+
+
 class RunFinished(UsageError):
     """A finished run was asked to move."""
 
@@ -85,6 +104,62 @@ class InsideEventLoop(UsageError):
         super().__init__(f"{called} cannot be used inside a running event loop; use `{instead}` there")
         self.called = called
         self.instead = instead
+
+
+class StoreError(TurnstileError):
+    """What keeps the journals failed, or cannot be used as it is.
+
+    Attributes:
+        place: Where the store is, such as the path of its file.
+        problem: What is wrong, and what to do.
+    """
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(f"store {place!r}: {problem}")
+        self.place = place
+        self.problem = problem
+
+
+class StoreUnreachable(StoreError):
+    """The store, or the folder it is to be in, cannot be opened or made."""
+
+
+class StoreForeign(StoreError):
+    """What is there is something else: no database, or another program's."""
+
+
+class StoreTooNew(StoreError):
+    """A newer version of Turnstile made it."""
+
+
+class StoreLocked(StoreError):
+    """Another process held it for too long."""
+
+
+class StoreReadOnly(StoreError):
+    """It can be read, but not written."""
+
+
+class StoreFull(StoreError):
+    """The disk is full."""
+
+
+class StoreDamaged(StoreError):
+    """What is there is not what was written."""
+
+
+class RecordDamaged(StoreDamaged):
+    """A record of a run is not what was written; those before it are sound.
+
+    Attributes:
+        run_id: The run.
+        seq: Number of the first bad record, from 1.
+    """
+
+    def __init__(self, place: str, run_id: str, seq: int, problem: str) -> None:
+        super().__init__(place, f"record {seq} of run {run_id!r} is damaged: {problem}; restore the store from a copy")
+        self.run_id = run_id
+        self.seq = seq
 
 
 class NoRow(TurnstileError):
