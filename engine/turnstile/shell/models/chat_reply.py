@@ -1,0 +1,218 @@
+"""`read_reply`: from the answer of a chat completions server to a `Reply`, or to the failure that it stands for.
+
+Tolerant of what makes no difference (a missing id, counts as text, an unknown label), strict where tolerance would lose
+something: an answer whose calls or content cannot be read is a failure, never a shorter answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from turnstile.core.errors import InvalidJSON
+from turnstile.core.events import FailureKind, ModelFailed
+from turnstile.core.messages import FinishReason, Reply, ToolCall, Usage
+from turnstile.core.strict_json import JsonValue, loads
+from turnstile.shell.models.answer import Answer
+from turnstile.shell.models.error_body import plain, read_error
+from turnstile.shell.models.failures import failed_answer, failed_body, unreadable
+from turnstile.shell.models.json_text import as_dict, as_text, dumps, mend
+from turnstile.shell.models.redaction import Redactor
+
+Object = dict[str, JsonValue]
+
+_OK = range(200, 300)
+_FINISHES: dict[FinishReason, tuple[str, ...]] = {
+    # Labels without punctuation and case: OpenAI's, Hugging Face's eos_token, Gemini's upper case, Zhipu's sensitive, …
+    "stop": ("stop", "eos", "eostoken", "endturn", "stopsequence", "stoptoken", "complete", "completed", "finished"),
+    "tool_calls": ("toolcalls", "toolcall", "functioncall", "tooluse"),
+    "length": ("length", "maxtokens", "maxoutputtokens", "modellength", "modelcontextwindowexceeded"),
+    "refusal": (
+        "contentfilter", "refusal", "safety", "recitation", "blocked", "blocklist", "prohibitedcontent", "spii",
+        "sensitive",
+    ),
+    "pause": ("pause", "pauseturn"),
+}  # fmt: skip
+_FINISH = {label: finish for finish, labels in _FINISHES.items() for label in labels}
+_FAILED: dict[str, FailureKind] = {
+    # Labels under which a server says that it did not finish its work.
+    "error": "server",
+    "abort": "server",
+    "aborted": "server",
+    "networkerror": "server",  # Zhipu
+    "insufficientsystemresource": "overloaded",  # DeepSeek, "Create Chat Completion", finish_reason
+}
+_MOST_TOKENS = 10**12  # no request has more; a count above is a fault of its server
+
+
+class _Unreadable(Exception):
+    """The answer is no chat completion; carries why."""
+
+
+def read_reply(answer: Answer, clean: Redactor, now: float, limit: int | None = None) -> Reply | ModelFailed:
+    """What an answer means.
+
+    Args:
+        answer: The answer.
+        clean: Takes secrets out of what failures say.
+        now: The time in seconds since the epoch, for a delay that the server gives as a date.
+        limit: The most tokens the reply could have; one that has them all and ends in a broken call was cut, whatever
+            it says.
+    """
+    if answer.status not in _OK:
+        return failed_answer(answer, clean, now)
+    try:
+        body = loads(answer.body)
+    except InvalidJSON as error:
+        return unreadable(f"the answer is no JSON: {error}", answer, clean)
+    try:
+        return _read(body, answer, clean, now, limit)
+    except _Unreadable as error:
+        return unreadable(str(error), answer, clean)
+
+
+def _read(body: JsonValue, answer: Answer, clean: Redactor, now: float, limit: int | None) -> Reply | ModelFailed:
+    body = body[0] if isinstance(body, list) and len(body) == 1 else body
+    if not isinstance(body, dict):
+        raise _Unreadable(f"the answer is a {type(body).__name__}, not an object")
+    if body.get("error") or not body.get("choices"):
+        said = read_error(body)
+        if not (said.message or said.status):
+            raise _Unreadable("the answer holds neither a choice nor an error")
+        return failed_body(body, answer, clean, now)
+    choice = _first_choice(body["choices"])
+    message = choice.get("message")
+    if choice.get("error"):
+        return failed_body(choice, answer, clean, now)
+    raw = as_text(choice.get("finish_reason"))
+    native = as_text(choice.get("native_finish_reason")) or as_text(body.get("native_finish_reason"))
+    if plain(raw) in _FAILED or "malformed" in plain(raw):
+        return _failed_label(raw, native, answer, clean)
+    if not isinstance(message, dict):
+        raise _Unreadable(f"choices[0].message is a {type(message).__name__}, not an object")
+    text, reasoning, refusal = _content(message)
+    calls = _calls(message)
+    reply = Reply(
+        text=text or refusal,
+        calls=calls,
+        finish=_finish(raw, has_calls=bool(calls), refused=bool(refusal)),
+        finish_raw=clean(raw, longest=60),
+        reasoning=reasoning,
+        usage=_usage(body.get("usage"), wrote=bool(text or calls)),
+        model=clean(as_text(body.get("model")), longest=100),
+        request_id=clean(answer.request_id or as_text(body.get("request_id")) or as_text(body.get("id"))),
+    )
+    return replace(reply, finish="length") if _was_cut(reply, limit) else reply
+
+
+def _first_choice(choices: JsonValue) -> Object:
+    """The choice with index 0, or the first; others were not asked for."""
+    found = [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+    if not found:
+        raise _Unreadable(f"choices is no list of objects: {choices!r:.80}")
+    return next((choice for choice in found if choice.get("index") == 0), found[0])
+
+
+def _failed_label(raw: str, native: str, answer: Answer, clean: Redactor) -> ModelFailed:
+    """A server that labels its own reply as failed; whose fault it was says the label of the model's own provider."""
+    blames_model = any(word in plain(native or raw) for word in ("malformed", "toolcall", "functioncall"))
+    kind = "generation_failed" if blames_model else _FAILED.get(plain(native)) or _FAILED.get(plain(raw), "server")
+    said = f" (its model's provider: {native!r})" if native else ""
+    message = f"the server ended its reply with finish_reason {raw!r}{said}"
+    return ModelFailed(kind, clean(message), answer.status, clean(answer.request_id))
+
+
+def _finish(raw: str, *, has_calls: bool, refused: bool) -> FinishReason:
+    finish: FinishReason = "refusal" if refused else _FINISH.get(plain(raw), "unknown")
+    return "tool_calls" if has_calls and finish in {"stop", "unknown"} else finish
+
+
+def _content(message: Object) -> tuple[str, str, str]:
+    """The text, the reasoning and the refusal; content is a text or a list of typed parts (Mistral, OpenAI)."""
+    text, reasoning, refusal = [], [], [as_text(message.get("refusal"))]
+    content = message.get("content")
+    for part in content if isinstance(content, list) else [content]:
+        if isinstance(part, str):
+            text.append(part)
+        elif isinstance(part, dict):
+            text.append(_text_of(part.get("text")))
+            reasoning.append(_text_of(part.get("thinking")))
+            refusal.append(as_text(part.get("refusal")))
+        elif part is not None:
+            raise _Unreadable(f"message.content is or holds a {type(part).__name__}")
+    names = ("reasoning_content", "reasoning", "thinking")  # DeepSeek and most; OpenRouter, vLLM; Ollama
+    reasoning.append(next((said for name in names if (said := as_text(message.get(name)))), ""))
+    return mend("".join(text)), mend("".join(reasoning)), mend("".join(refusal))
+
+
+def _text_of(part: JsonValue) -> str:
+    """A part's text: plain, or in parts again (Mistral's thinking)."""
+    if isinstance(part, list):
+        return "".join(_text_of(as_dict(inner).get("text")) for inner in part)
+    return as_text(part)
+
+
+def _calls(message: Object) -> tuple[ToolCall, ...]:
+    """The calls; the legacy ``function_call`` counts only when there are no others, since it repeats one of them."""
+    found = message.get("tool_calls") or message.get("function_call")
+    if not found:
+        return ()
+    entries = found if isinstance(found, list) else [found]
+    return tuple(_call(place, entry) for place, entry in enumerate(entries) if entry is not None)
+
+
+def _call(place: int, entry: JsonValue) -> ToolCall:
+    """One call, nested in ``function`` or flat."""
+    outer = as_dict(entry)
+    function = outer.get("function", entry)
+    if not isinstance(function, dict) or not function.keys() & {"name", "arguments"}:
+        raise _Unreadable(f"tool_calls[{place}] is no call: {entry!r:.80}")
+    given = function.get("arguments")
+    arguments = given if isinstance(given, str) else "{}" if given is None else dumps(given).decode()
+    call_id = outer.get("id")
+    return ToolCall(
+        id=mend(str(call_id)) if isinstance(call_id, str | int) else "",
+        name=mend(as_text(function.get("name"))),
+        arguments=mend(arguments),
+    )
+
+
+def _was_cut(reply: Reply, limit: int | None) -> bool:
+    """Whether the reply used up its tokens and its last call is broken off, though its label says otherwise (vLLM)."""
+    written = reply.usage.output_tokens if reply.usage else None
+    if limit is None or written is None or written < limit or not reply.calls:
+        return False
+    try:
+        loads(reply.calls[-1].arguments or "{}", control_characters=True)
+    except InvalidJSON:
+        return True
+    return False
+
+
+def _usage(value: JsonValue, *, wrote: bool) -> Usage | None:
+    """The tokens, as far as the server says them; a count of 0 where there must be some says nothing."""
+    said = as_dict(value)
+    tokens_in = _first_count(said, "prompt_tokens", "input_tokens") or None
+    tokens_out = _first_count(said, "completion_tokens", "output_tokens")
+    inside, outside = as_dict(said.get("prompt_tokens_details")), as_dict(said.get("completion_tokens_details"))
+    cached = _first_count({**said, **inside}, "cached_tokens", "prompt_cache_hit_tokens")  # the latter is DeepSeek's
+    reasoning = _first_count({**said, **outside}, "reasoning_tokens")
+    total = _first_count(said, "total_tokens")
+    if tokens_out == 0 and (wrote or tokens_in is None):
+        tokens_out = None
+    if tokens_in and tokens_out is not None and reasoning and total == tokens_in + tokens_out + reasoning:
+        tokens_out += reasoning  # xAI and Gemini count reasoning beside the reply's tokens
+    usage = Usage(tokens_in, tokens_out, cached, reasoning)
+    return None if usage == Usage() else usage
+
+
+def _first_count(counts: Object, *names: str) -> int | None:
+    return next((count for name in names if (count := _count(counts.get(name))) is not None), None)
+
+
+def _count(value: JsonValue) -> int | None:
+    """A number of tokens; servers also send texts, fractions and negative ones."""
+    if isinstance(value, str):
+        value = int(value) if value.isascii() and value.isdecimal() and len(value) < len(str(_MOST_TOKENS)) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_TOKENS:
+        return None
+    return int(value)

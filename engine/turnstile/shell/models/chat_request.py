@@ -1,0 +1,246 @@
+"""`ChatEncoder`: from a request in no provider's words to the body of a chat completions request.
+
+The body is joined from pieces, one for each item of the conversation, and a piece is encoded once in a run, not once
+a turn. The last item's piece is not kept: what is said about it may still change with the request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+
+from turnstile.core.errors import ConfigurationError, InvalidJSON
+from turnstile.core.messages import Exchange, Item, Reply, ToolCall, UserTurn
+from turnstile.core.strict_json import JsonValue, loads
+from turnstile.ports import ModelRequest, ToolSpec
+from turnstile.shell.models.json_text import dumps
+from turnstile.shell.models.options import ChatOptions
+
+Message = dict[str, JsonValue]
+
+OURS = frozenset({"model", "messages", "tools", "functions", "stream", "response_format"})
+"""Keys of the body that settings may not hold, since the engine writes them."""
+_ONLY_WITH_TOOLS = ("tool_choice", "parallel_tool_calls")  # OpenAI refuses both when there are no tools
+_LIMITS = ("max_tokens", "max_completion_tokens")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # OpenAI, API reference, "Create chat completion", tools.function.name
+_NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
+_NINE = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral's own validation error: "must be a-z, A-Z, 0-9, with a length of 9"
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_RAW_SHOWN = 1000  # characters of arguments that are no JSON object, so that a model sees what it wrote
+_TOOLS_KEPT = 16  # agents that share a client, each with its own tools
+
+
+class Piece(bytes):
+    """Encoded messages that hold on to what they were made from, so that its id names nothing else meanwhile."""
+
+    source: object
+
+
+class ChatEncoder:
+    """Writes the bodies of one model's requests.
+
+    Args:
+        model: The model, as its server names it.
+        options: All options, defaults included.
+        settings: What every request says, such as ``temperature``.
+    """
+
+    def __init__(self, model: str, options: ChatOptions, settings: Mapping[str, JsonValue]) -> None:
+        self._model = dumps(model)
+        self._options = options
+        self._settings = _checked(settings)
+        _encoded(self._settings)
+        self._shape = "chat {empty_content} {reasoning_echo} {call_id_format}".format_map(options)
+        self._tools: dict[int, Piece] = {}
+
+    def limit(self, request: ModelRequest) -> int | None:
+        """The most tokens that the reply may have: the least of what the engine and the settings say."""
+        said = [self._settings.get(name) for name in _LIMITS] + [request.settings.get(name) for name in _LIMITS]
+        limits = [limit for limit in (*said, request.max_output) if type(limit) is int]
+        return min(limits) if limits else None
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The body of a request.
+
+        Raises:
+            ConfigurationError: The request's settings cannot be sent.
+        """
+        rest = _encoded(self._rest(request))[1:-1]
+        tools = self._encoded_tools(request.tools) if self._offers(request) else b""
+        parts = [b'{"model":', self._model, b',"messages":[', self._messages(request), b"]"]
+        parts += [b',"tools":', tools] if tools else []
+        parts += [b",", rest] if rest else []
+        return b"".join((*parts, b"}"))
+
+    def _offers(self, request: ModelRequest) -> bool:
+        return bool(request.tools) and (request.tools_on or self._options["tools_off"] == "none")
+
+    def _rest(self, request: ModelRequest) -> dict[str, JsonValue]:
+        """What the body says besides messages and tools."""
+        rest = {**self._settings, **_checked(request.settings)}
+        limit = self.limit(request)
+        for name in _LIMITS:
+            rest.pop(name, None)
+        if limit is not None:
+            rest[self._options["max_tokens_field"]] = limit
+        if not (self._offers(request) and request.tools_on):
+            for name in _ONLY_WITH_TOOLS:
+                rest.pop(name, None)
+        if self._offers(request) and not request.tools_on:
+            rest["tool_choice"] = "none"
+        rest.update(self._output(request))
+        return rest
+
+    def _output(self, request: ModelRequest) -> dict[str, JsonValue]:
+        schema, how = request.output_schema, self._options["output_format"]
+        beside_tools = self._offers(request) and request.tools_on
+        if schema is None or how == "nothing" or (beside_tools and not self._options["output_with_tools"]):
+            return {}
+        if how == "json_object":
+            return {"response_format": {"type": "json_object"}}
+        return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
+
+    def _messages(self, request: ModelRequest) -> bytes:
+        system: list[Message] = []
+        if request.instructions:
+            system = [{"role": self._options["system_placement"], "content": request.instructions}]
+        if self._options["merge_consecutive"]:
+            messages = [message for item in request.items for message in self._said(item)]
+            return b",".join(map(dumps, _merged(system + messages)))
+        pieces = [*map(dumps, system), *self._pieces(request)]
+        return b",".join(filter(None, pieces))
+
+    def _pieces(self, request: ModelRequest) -> list[bytes]:
+        memo, shape, items = request.memo, self._shape, request.items
+        if len(memo) > 2 * len(items) + 64:  # a window has left behind what it no longer carries
+            memo.clear()
+        pieces: list[bytes] = []
+        last = len(items) - 1
+        for place, item in enumerate(items):
+            piece = memo.get((shape, id(item)))
+            if not isinstance(piece, Piece) or piece.source is not item:
+                piece = Piece(b",".join(map(dumps, self._said(item))))
+                piece.source = item
+                if place < last:
+                    memo[shape, id(item)] = piece
+            pieces.append(piece)
+        return pieces
+
+    def _said(self, item: Item) -> list[Message]:
+        """The messages of an item; none for a reply that says nothing, which strict servers refuse."""
+        if isinstance(item, UserTurn):
+            return [{"role": "user", "content": item.text}]
+        if not item.reply.calls and not item.reply.says_something:
+            return []
+        return [self._assistant(item.reply), *self._results(item)]
+
+    def _assistant(self, reply: Reply) -> Message:
+        message: Message = {"role": "assistant", "content": reply.text}
+        if reply.calls:
+            if not reply.text:
+                message["content"] = None if self._options["empty_content"] == "null" else ""
+                if self._options["empty_content"] == "omit":
+                    del message["content"]
+            message["tool_calls"] = [self._call(call) for call in reply.calls]
+        echo = self._options["reasoning_echo"]
+        if echo == "always" or (echo == "calls" and reply.calls):
+            message["reasoning_content"] = reply.reasoning
+        return message
+
+    def _call(self, call: ToolCall) -> Message:
+        function: Message = {"name": safe_name(call.name), "arguments": object_text(call.arguments)}
+        return {"id": self._id(call.id), "type": "function", "function": function}
+
+    def _results(self, exchange: Exchange) -> list[Message]:
+        return [
+            {"role": "tool", "tool_call_id": self._id(result.call_id), "content": result.content}
+            for result in exchange.results
+        ]
+
+    def _id(self, call_id: str) -> str:
+        if self._options["call_id_format"] == "any" or _NINE.fullmatch(call_id):
+            return call_id
+        return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in hashlib.sha256(dumps(call_id)).digest()[:9])
+
+    def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        kept = self._tools.get(id(tools))
+        if kept is None or kept.source is not tools:
+            if len(self._tools) >= _TOOLS_KEPT:
+                self._tools.clear()
+            kept = Piece(dumps([_tool(spec) for spec in tools]))
+            kept.source = tools
+            self._tools[id(tools)] = kept
+        return kept
+
+
+def safe_name(name: str) -> str:
+    """The name of a called tool in the letters that servers take back, whatever the model made up."""
+    return name if _NAME.fullmatch(name) else _NOT_IN_NAME.sub("_", name.strip())[:64] or "unnamed_tool"
+
+
+def object_text(arguments: str) -> str:
+    """A call's arguments as the text of a JSON object, which is all that servers take back.
+
+    Valid text stays as it is. Blank text is an empty object, an object within a string is taken out of it, raw line
+    breaks are escaped; anything else becomes ``{"_raw": …}`` with the beginning of what the model wrote.
+    """
+    if not arguments.strip():
+        return "{}"
+    try:
+        if isinstance(value := loads(arguments), dict):
+            return arguments
+        value = loads(value, control_characters=True) if isinstance(value, str) else value
+    except InvalidJSON:
+        value = _with_control_characters(arguments)
+    kept: JsonValue = value if isinstance(value, dict) else {"_raw": arguments[:_RAW_SHOWN]}
+    return dumps(kept).decode()
+
+
+def _with_control_characters(arguments: str) -> JsonValue:
+    try:
+        return loads(arguments, control_characters=True)
+    except InvalidJSON:
+        return None
+
+
+def _tool(spec: ToolSpec) -> Message:
+    # OpenAI refuses an object schema without properties, so a tool without parameters gets empty ones.
+    parameters: JsonValue = {"type": "object", "properties": {}, **spec.parameters}
+    return {
+        "type": "function",
+        "function": {"name": spec.name, "description": spec.description, "parameters": parameters},
+    }
+
+
+def _merged(messages: Sequence[Message]) -> list[Message]:
+    """The messages with neighbours of one role joined by a blank line; calls and their results stay as they are."""
+    merged: list[Message] = []
+    for message in messages:
+        last = merged[-1] if merged else {}
+        plain = message["role"] != "tool" and "tool_calls" not in message and "tool_calls" not in last
+        if plain and last.get("role") == message["role"]:
+            last["content"] = f"{last['content']}\n\n{message['content']}"
+        else:
+            merged.append(message)
+    return merged
+
+
+def _checked(settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The settings, unless one of them is the engine's own or makes no sense."""
+    if taken := OURS.intersection(settings):
+        msg = f"settings may not hold {sorted(taken)}: the engine writes them; got {sorted(settings)}"
+        raise ConfigurationError(msg)
+    for name in _LIMITS:
+        if (limit := settings.get(name, 1)) is not None and (type(limit) is not int or limit < 1):
+            msg = f"the setting {name} is a whole number above 0; got {limit!r}"
+            raise ConfigurationError(msg)
+    return dict(settings)
+
+
+def _encoded(settings: dict[str, JsonValue]) -> bytes:
+    try:
+        return dumps(settings)
+    except (TypeError, ValueError) as error:
+        msg = f"settings must be JSON, such as {{'temperature': 0}}: {error}"
+        raise ConfigurationError(msg) from None

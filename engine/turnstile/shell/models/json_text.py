@@ -1,0 +1,50 @@
+"""JSON as a request carries it: always valid UTF-8, whatever a tool, a file or a model put into a text."""
+
+from __future__ import annotations
+
+import json
+
+import orjson
+
+from turnstile.core.strict_json import JsonValue
+
+
+def dumps(value: object) -> bytes:
+    """The value as compact JSON; lone surrogates become U+FFFD, and a pair of them the character it stands for.
+
+    Raises:
+        TypeError: The value is not JSON.
+    """
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # rare: a surrogate, an integer beyond 64 bits, or no JSON at all
+        return json.dumps(_mended(value), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def mend(text: str) -> str:
+    """The text without lone surrogates, which no UTF-8 can carry (RFC 3629 §3)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _mended(value: object) -> object:
+    if isinstance(value, str):
+        return mend(value)
+    if isinstance(value, dict):
+        return {_mended(key): _mended(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mended(part) for part in value]
+    return value
+
+
+def as_dict(value: JsonValue) -> dict[str, JsonValue]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_text(value: JsonValue) -> str:
+    """The value if it is a text, else an empty one."""
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,146 @@
+"""`OpenAIChat`: a model behind any server that speaks OpenAI's chat completions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Unpack
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+from turnstile.core.errors import ConfigurationError
+from turnstile.core.events import ModelFailed
+from turnstile.core.limits import Price
+from turnstile.core.messages import Reply
+from turnstile.core.strict_json import JsonValue
+from turnstile.ports import Delta, ModelRequest
+from turnstile.shell.models.chat_reply import read_reply
+from turnstile.shell.models.chat_request import ChatEncoder
+from turnstile.shell.models.options import ChatOptions, complete
+from turnstile.shell.models.redaction import Redactor
+
+if TYPE_CHECKING:
+    from turnstile.shell.models.transport import Transport
+
+OPENAI = "https://api.openai.com/v1"  # OpenAI, API reference, "Introduction"
+LONG_ENOUGH = 600.0  # seconds; what OpenAI's own clients wait for a reply, since reasoning takes minutes
+
+
+class OpenAIChat:
+    """A model behind a chat completions server: OpenAI's, or one of the many that speak its protocol.
+
+    It asks once for each request and never retries: that is the machine's matter. One client serves any number of
+    runs at once, in any number of event loops; its connections close with their loop, or with `aclose`.
+
+    Args:
+        model: The model, as its server names it.
+        base_url: The server's address up to, not including, ``/chat/completions``.
+        api_key: Sent as a bearer token; empty sends none.
+        timeout: Seconds from sending a request to the end of its answer.
+        settings: What every request says: ``max_tokens``, ``temperature`` and whatever else the server knows. An
+            agent's settings go before these.
+        price: What the model costs, for cost limits.
+        name: The model in logs; without one, ``model``.
+        options: In what the server differs from OpenAI's protocol; see `turnstile.models.ChatOptions`.
+
+    Raises:
+        ConfigurationError: An argument cannot be used as it is.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = OPENAI,
+        api_key: str = "",
+        timeout: float = LONG_ENOUGH,
+        settings: Mapping[str, JsonValue] | None = None,
+        price: Price | None = None,
+        name: str = "",
+        **options: Unpack[ChatOptions],
+    ) -> None:
+        if not model:
+            raise ConfigurationError("OpenAIChat needs the name of a model, as its server names it; got ''")
+        if not timeout > 0:
+            raise ConfigurationError(f"OpenAIChat's timeout is a number of seconds above 0; got {timeout!r}")
+        self.name = name or model
+        self.price = price
+        self._model = model
+        self._url, self._shown_url = _address(base_url)
+        self._options = complete(options)
+        self._timeout = timeout
+        self._headers = _headers(api_key, self._options["headers"])
+        self._clean = Redactor(
+            [api_key.strip(), *self._options["headers"].values(), *dict(parse_qsl(urlsplit(self._url).query)).values()]
+        )
+        self._encoder = ChatEncoder(model, self._options, settings or {})
+        self._transport: Transport | None = None
+
+    def __repr__(self) -> str:
+        return f"OpenAIChat({self._model!r}, base_url={self._shown_url!r})"
+
+    async def reply(self, request: ModelRequest, progress: Callable[[Delta], None]) -> Reply | ModelFailed:
+        """Ask once.
+
+        Raises:
+            ConfigurationError: The request's settings cannot be sent, or the environment names a proxy that cannot be
+                used.
+        """
+        answer = await self._open().post(self._encoder.body(request))
+        if isinstance(answer, ModelFailed):
+            return answer
+        reply = read_reply(answer, self._clean, time.time(), self._encoder.limit(request))
+        if isinstance(reply, Reply):
+            if reply.reasoning:
+                progress(Delta("reasoning", reply.reasoning))
+            if reply.text:
+                progress(Delta("text", reply.text))
+        return reply
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; the client can be used again."""
+        if self._transport is not None:
+            await self._transport.aclose()
+
+    def _open(self) -> Transport:
+        if self._transport is None:
+            from turnstile.shell.models.transport import Transport  # brings httpx, which takes as long as all the rest
+
+            self._transport = Transport(
+                self._url,
+                self._headers,
+                self._clean,
+                timeout=self._timeout,
+                connect_timeout=self._options["connect_timeout"],
+                connections=self._options["connections"],
+                trust_env=self._options["trust_env"],
+            )
+        return self._transport
+
+
+def _headers(api_key: str, more: Mapping[str, str]) -> dict[str, str]:
+    """The headers of each request; a key is put in as it is, so it must be one."""
+    key = api_key.strip()  # a key read from a file ends in a line break
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigurationError("the api_key holds characters that no header can carry; copy the key again")
+    headers = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
+    if key:
+        headers["authorization"] = f"Bearer {key}"
+    return headers | {name.lower(): text for name, text in more.items()}
+
+
+def _address(base_url: str) -> tuple[str, str]:
+    """The address that requests go to, and the base as it may be shown: without its query, which may hold a key."""
+    try:
+        parts = urlsplit(base_url.strip())
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        parts, valid = urlsplit(""), False
+    shown = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    if not valid:
+        raise ConfigurationError(f"base_url is an address such as {OPENAI!r}; got {shown!r}")
+    if "@" in parts.netloc:
+        raise ConfigurationError(
+            f"base_url may not hold a user and a password, as {shown!r} did; give headers={{'authorization': …}} instead"
+        )
+    path = parts.path.rstrip("/") + "/chat/completions"
+    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")), shown

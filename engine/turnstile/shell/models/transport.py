@@ -1,0 +1,223 @@
+"""`Transport`: posts bytes to one address and gives the whole answer, or the failure that came instead.
+
+The only module that knows httpx, and loaded when a request is first sent.
+
+Each connection is an httpx transport of its own, kept on a stack: httpx's pool looks at every connection and every
+waiting request for each request, so what waits must wait here (a semaphore, first come first served), and nothing is
+ever queued in a pool. A connection on which something went wrong is thrown away, so that a failure or a cancellation
+leaves nothing half done behind.
+
+Connections belong to the event loop that opened them, so there is a stack for each loop. It closes with its loop, by
+the hook that closes a loop's asynchronous generators (`asyncio.run` calls it), so that no caller has to, and a second
+loop starts with a new one.
+
+httpx's client is left out on purpose: it writes the address of each request to its log, and a key may stand in an
+address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ipaddress
+import ssl
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx
+
+from turnstile.core.errors import ConfigurationError
+from turnstile.core.events import FailureKind, ModelFailed
+from turnstile.core.strict_json import MAX_BYTES
+from turnstile.shell.models.answer import Answer
+from turnstile.shell.models.redaction import Redactor
+
+KEPT_IDLE = 55.0  # seconds; most load balancers end an idle connection after 60 (AWS, "Idle connection timeout")
+_ONE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_IDLE)
+_CUT = ("disconnected", "peer closed connection")  # httpcore's words for an answer that ended too soon
+
+
+class Transport:
+    """Posts to one address.
+
+    Args:
+        url: The address.
+        headers: Sent with each request.
+        clean: Takes secrets out of what failures say.
+        timeout: Seconds from sending a request to the end of its answer.
+        connect_timeout: Seconds to open a connection.
+        connections: How many requests are under way at once in one event loop; others wait for their turn.
+        trust_env: Whether proxies and certificates named by the environment are used. A server on this machine is never
+            asked through a proxy.
+        max_bytes: Longer answers are refused.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        clean: Redactor,
+        *,
+        timeout: float,
+        connect_timeout: float,
+        connections: int,
+        trust_env: bool,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._url = httpx.URL(url)
+        self._host = self._url.netloc.decode("ascii")
+        self._headers = [(name.encode(), text.encode()) for name, text in headers.items()]
+        self._clean = clean
+        self._timeout = timeout
+        self._extensions = {"timeout": {"connect": connect_timeout}}
+        self._most = connections
+        self._trust_env = trust_env
+        self._max_bytes = max_bytes
+        self._by_loop: dict[asyncio.AbstractEventLoop, tuple[_Connections, AsyncGenerator[None]]] = {}
+
+    async def post(self, body: bytes) -> Answer | ModelFailed:
+        """Send one request and read its answer to the end; no retry.
+
+        Raises:
+            ConfigurationError: The proxy or the certificates that the environment names cannot be used.
+        """
+        connections = await self._connections()
+        try:
+            async with connections.one() as connection, asyncio.timeout(self._timeout):
+                return await self._exchange(connection, body)
+        except TimeoutError:
+            return self._failed("timeout", f"the answer was not complete after {self._timeout:g} s")
+        except httpx.TimeoutException:
+            return self._failed("timeout", f"no connection within {self._extensions['timeout']['connect']:g} s")
+        except _TooLong as error:
+            return self._failed("protocol", f"an answer of {error.args[0]} bytes, at most {self._max_bytes} are read")
+        except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
+            cut = any(words in str(error) for words in _CUT)
+            return self._failed("network" if cut else "protocol", str(error))
+        except httpx.TransportError as error:
+            return self._failed("network", str(error) or type(error).__name__)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; those of other loops close with their loop."""
+        if found := self._by_loop.get(asyncio.get_running_loop()):
+            await found[1].aclose()
+
+    async def _exchange(self, connection: httpx.AsyncHTTPTransport, body: bytes) -> Answer:
+        request = httpx.Request("POST", self._url, headers=self._headers, content=body, extensions=self._extensions)
+        response = await connection.handle_async_request(request)
+        try:
+            return Answer(response.status_code, dict(response.headers.items()), await self._read(response))
+        finally:
+            await response.aclose()
+
+    async def _read(self, response: httpx.Response) -> bytes:
+        stated = int(response.headers.get("content-length", 0))
+        if stated > self._max_bytes:
+            raise _TooLong(stated)
+        chunks, size = [], 0
+        async for chunk in response.aiter_bytes():
+            size += len(chunk)
+            if size > self._max_bytes:
+                raise _TooLong(f"more than {self._max_bytes}")
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    def _failed(self, kind: FailureKind, what: str) -> ModelFailed:
+        return ModelFailed(kind, self._clean(f"{self._host}: {what}"))
+
+    async def _connections(self) -> _Connections:
+        loop = asyncio.get_running_loop()
+        if found := self._by_loop.get(loop):
+            return found[0]
+        connections = _Connections(self._most, self._connection_maker())
+        keeper = self._until_loop_ends(loop, connections)
+        self._by_loop[loop] = connections, keeper
+        await anext(keeper)
+        return connections
+
+    async def _until_loop_ends(
+        self, loop: asyncio.AbstractEventLoop, connections: _Connections
+    ) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            del self._by_loop[loop]
+            await connections.aclose()
+
+    def _connection_maker(self) -> Callable[[], httpx.AsyncHTTPTransport]:
+        proxy = _proxy_for(self._url, trust_env=self._trust_env)
+        try:
+            make = functools.partial(
+                httpx.AsyncHTTPTransport, verify=_tls(trust_env=self._trust_env), limits=_ONE, proxy=proxy
+            )
+            make()
+        except (ValueError, ImportError, OSError, httpx.InvalidURL) as error:
+            msg = (
+                f"cannot reach {self._host} the way the environment says: {self._clean(str(error))}; "
+                "mend the proxy variables or SSL_CERT_FILE, or give trust_env=False"
+            )
+            raise ConfigurationError(msg) from None
+        return make
+
+
+class _TooLong(Exception):
+    """An answer exceeds the cap; carries how long it is."""
+
+
+class _Connections:
+    """The connections of one event loop; the one used last is used next, so that those not needed grow old."""
+
+    def __init__(self, most: int, make: Callable[[], httpx.AsyncHTTPTransport]) -> None:
+        self._places = asyncio.Semaphore(most)
+        self._make = make
+        self._idle: deque[tuple[httpx.AsyncHTTPTransport, float]] = deque()
+        self._closed = False
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[httpx.AsyncHTTPTransport]:
+        """A connection for one request."""
+        async with self._places:
+            connection = self._idle.pop()[0] if self._idle else self._make()
+            try:
+                yield connection
+            except BaseException:
+                await connection.aclose()
+                raise
+            await self._give_back(connection)
+
+    async def _give_back(self, connection: httpx.AsyncHTTPTransport) -> None:
+        now = asyncio.get_running_loop().time()
+        self._idle.append((connection, now))
+        if self._closed or self._idle[0][1] < now - KEPT_IDLE:
+            await self._idle.popleft()[0].aclose()
+
+    async def aclose(self) -> None:
+        """Close what is idle; a connection in use is closed when its request ends."""
+        self._closed = True
+        while self._idle:
+            await self._idle.pop()[0].aclose()
+
+
+@functools.cache
+def _tls(*, trust_env: bool) -> ssl.SSLContext:
+    """One context for all connections: loading the certificates takes as long as a hundred requests."""
+    return httpx.create_ssl_context(trust_env=trust_env)
+
+
+def _proxy_for(url: httpx.URL, *, trust_env: bool) -> str | None:
+    """The proxy that the environment names for an address; httpx's own reading fails on a CIDR in NO_PROXY."""
+    if not trust_env or _is_here(url.host) or proxy_bypass(url.host):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    return proxy if proxy is None or urlsplit(proxy).netloc else f"http://{proxy}"
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
