@@ -25,6 +25,7 @@
     ├── NoRow                   no row of the table takes an event: a bug, with all it takes to report it
     ├── RunFailed               the output of a failed run was asked for
     ├── InvalidJSON             a text is not the strict JSON that it should be (also a ValueError)
+    ├── CodecError              an event cannot be written as a record, or a record cannot be read as an event
     └── StopRun                 raised by a tool to end the run
 
 Errors carry data, and never log or print. What can be expected of the outside (a timeout, a 429, bad arguments,
@@ -199,6 +200,23 @@ class RunFailed(TurnstileError):
 
 class InvalidJSON(TurnstileError, ValueError):
     """A text is not the strict JSON that it should be."""
+
+
+class CodecError(TurnstileError):
+    """An event cannot be written as a record, or a record cannot be read as an event.
+
+    Attributes:
+        event: Name of the event, as in the record; empty when the record has none.
+        field: Path of the field that is wrong, such as ``reply.calls.0.id``; empty when it is the record as a whole.
+        problem: What is wrong with it.
+    """
+
+    def __init__(self, event: str, field: str, problem: str) -> None:
+        where = f" {event}" if event else ""
+        super().__init__(f"record{where}" + (f", field {field}" if field else "") + f": {problem}")
+        self.event = event
+        self.field = field
+        self.problem = problem
 
 
 class StopRun(TurnstileError):

@@ -7,7 +7,7 @@ does the output hold, how long to wait) stands in the event. So guards are pure,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from turnstile.core.limits import Limits, Price, Retry
 from turnstile.core.messages import Item, Reply, ToolResult
@@ -48,9 +48,14 @@ class Event:
     """Base of all events. An extension's event is a frozen dataclass that derives from this.
 
     An extension's event also has a method ``apply(run: RunState) -> RunState``: what it changes.
+
+    Attributes:
+        codec_name: What an extension's event is called in a stored record, such as ``"acme.reviewed"``; it stays when
+            the class is renamed. The engine's own events go by their class's name.
     """
 
     __slots__ = ()
+    codec_name: ClassVar[str] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,15 @@ SAFE_INTEGER = 2**53 - 1  # RFC 8785 §3.2.2.3 and RFC 7493 §2.2: integers beyo
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
 
 
-def loads(text: str | bytes, *, max_bytes: int = MAX_BYTES, control_characters: bool = False) -> JsonValue:
+def loads(
+    text: str | bytes, *, max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH, control_characters: bool = False
+) -> JsonValue:
     """The value that a strict JSON text stands for.
 
     Args:
         text: The JSON text; bytes are read as UTF-8.
         max_bytes: Longer texts are refused before they are looked at.
+        max_depth: Texts nested deeper are refused before they are parsed.
         control_characters: Allow raw line breaks and tabs inside strings, which some models write.
 
     Raises:
@@ -43,7 +46,7 @@ def loads(text: str | bytes, *, max_bytes: int = MAX_BYTES, control_characters: 
         except UnicodeDecodeError as error:
             msg = f"not UTF-8 at byte {error.start}"
             raise InvalidJSON(msg) from None
-    _check_depth(text)
+    _check_depth(text, max_depth)
     try:
         value: JsonValue = (_LENIENT if control_characters else _STRICT).decode(text)
     except json.JSONDecodeError as error:
@@ -59,15 +62,15 @@ def digest(name: str, value: JsonValue) -> str:
     return hashlib.sha256(rfc8785.dumps([name, _interoperable(value)])).hexdigest()
 
 
-def _check_depth(text: str) -> None:
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
+def _check_depth(text: str, max_depth: int) -> None:
+    if text.count("[") + text.count("{") <= max_depth:
         return
     depth = 0
     for token in _STRUCTURE.finditer(text):
         first = text[token.start()]
         depth += 1 if first in "[{" else -1 if first in "]}" else 0
-        if depth > MAX_DEPTH:
-            msg = f"nested deeper than {MAX_DEPTH} levels"
+        if depth > max_depth:
+            msg = f"nested deeper than {max_depth} levels"
             raise InvalidJSON(msg)
 
 

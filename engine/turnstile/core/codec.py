@@ -1,0 +1,142 @@
+"""The codec: events as versioned JSON records, by their declared types and nothing else.
+
+A record is ``{"v": 1, "type": "ModelReplied", …}`` with exactly the fields that the event's dataclass declares. What is
+written can be read: a value that is not of its declared type is refused on writing, as it would be on reading. There is
+no pickle, no constructor key and no encoder for other types to fall back on, so a record can make nothing but an event.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import fields, is_dataclass
+from typing import cast
+
+from turnstile.core.errors import CodecError, ConfigurationError, InvalidJSON
+from turnstile.core.events import EVENTS, EffectBegun, Event, RunStarted
+from turnstile.core.forms import DEPTH, Misfit, record_form
+from turnstile.core.machine import Machine
+from turnstile.core.strict_json import JsonValue, loads
+
+VERSION = 1
+MAX_BYTES = 64 * 1024 * 1024  # above a record that holds a history of a million tokens, with every character escaped
+RECORDS: tuple[type[Event], ...] = (RunStarted, EffectBegun, *EVENTS)
+"""All events that the engine itself writes, each under its class's name."""
+
+_ENCODERS = [
+    json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, check_circular=False, separators=(",", ":"))
+    for ascii_only in (False, True)
+]
+_SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+class Codec:
+    """Writes and reads events; immutable, so that one codec may serve all runs.
+
+    Args:
+        events: An extension's events; each class has a ``codec_name`` of its own.
+
+    Raises:
+        ConfigurationError: An event has no name, a name that is taken, or a field whose type has no form in JSON.
+    """
+
+    def __init__(self, events: Iterable[type[Event]] = ()) -> None:
+        self._extra = tuple(events)
+        self._kinds: dict[str, type[Event]] = {kind.__name__: kind for kind in RECORDS}
+        for kind in self._extra:
+            _check(kind, self._kinds)
+            self._kinds[kind.codec_name] = kind
+        self._names = {kind: name for name, kind in self._kinds.items()}
+        self._forms = {kind: record_form(kind) for kind in self._names}
+
+    @classmethod
+    def of(cls, machine: Machine) -> Codec:
+        """A codec for all events that a machine takes."""
+        taken = dict.fromkeys(event for row in machine.rows for event in row.events)
+        return cls(event for event in taken if event not in RECORDS)
+
+    def with_events(self, *events: type[Event]) -> Codec:
+        """A codec that knows these events too; this one stays as it is."""
+        return Codec((*self._extra, *events))
+
+    def encode(self, event: Event) -> bytes:
+        """The event as a record.
+
+        Raises:
+            CodecError: The codec doesn't know the event, or a field holds what its declared type does not allow.
+        """
+        name = self._names.get(type(event))
+        if name is None:
+            raise CodecError(type(event).__name__, "", f"an unknown event; the codec knows {', '.join(self._kinds)}")
+        try:
+            values = self._forms[type(event)].write(event)
+        except Misfit as misfit:
+            raise CodecError(name, ".".join(misfit.path), str(misfit)) from None
+        return _text(name, {"v": VERSION, "type": name, **cast("dict[str, JsonValue]", values)})
+
+    def decode(self, record: bytes) -> Event:
+        """The event that a record stands for.
+
+        Raises:
+            CodecError: It is no record, of a newer version or of an unknown type, or a field is missing, unknown or of
+                another type than it is declared.
+        """
+        name, values = self._open(record)
+        kind = self._kinds.get(name)
+        if kind is None:
+            raise CodecError(name, "type", f"an unknown event; the codec knows {', '.join(self._kinds)}")
+        try:
+            return cast("Event", self._forms[kind].read(values))
+        except Misfit as misfit:
+            raise CodecError(name, ".".join(misfit.path), str(misfit)) from None
+
+    def _open(self, record: bytes) -> tuple[str, dict[str, JsonValue]]:
+        try:
+            values = loads(record, max_bytes=MAX_BYTES, max_depth=DEPTH)
+        except InvalidJSON as error:
+            raise CodecError("", "", str(error)) from None
+        if not isinstance(values, dict):
+            raise CodecError("", "", f"expected an object; got {record[:80]!r}")
+        version, name = values.pop("v", None), values.pop("type", None)
+        if not isinstance(name, str):
+            raise CodecError("", "type", f"expected an event's name; got {name!r}")
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise CodecError(name, "v", f"expected a version from 1 to {VERSION}; got {version!r}")
+        if version > VERSION:
+            raise CodecError(name, "v", f"written by a newer Turnstile: version {version}, this one reads {VERSION}")
+        return name, values
+
+
+def _check(kind: type[Event], known: Collection[str]) -> None:
+    name = kind.codec_name
+    if not name or name in known:
+        msg = f"{kind.__name__}.codec_name is a name of its own, none of {', '.join(known)}; got {name!r}"
+        raise ConfigurationError(msg)
+    if not is_dataclass(kind):
+        msg = f"the event {kind.__name__} is no dataclass; declare it with @dataclass(frozen=True, slots=True)"
+        raise ConfigurationError(msg)
+    for field in fields(kind):
+        if field.name in {"v", "type"}:
+            msg = f"{kind.__name__}.{field.name}: a record uses this name itself; choose another"
+            raise ConfigurationError(msg)
+
+
+def _text(name: str, record: JsonValue) -> bytes:
+    """The record as UTF-8; escaped when it holds a lone surrogate, which UTF-8 cannot hold and JSON's escapes can."""
+    plain, escaping = _ENCODERS
+    text = plain.encode(record)
+    try:
+        written = text.encode()
+    except UnicodeEncodeError:
+        if _SPLIT_PAIR.search(text):
+            problem = "a text holds a surrogate pair as two characters, which JSON reads as one; join or replace them"
+            raise CodecError(name, "", problem) from None
+        written = escaping.encode(record).encode()
+    if len(written) > MAX_BYTES:
+        raise CodecError(name, "", f"too long: {len(written)} bytes, at most {MAX_BYTES} can be read again")
+    return written
+
+
+codec = Codec()
+"""The codec of every machine that takes no events of its own."""
