@@ -1,0 +1,163 @@
+"""The file of a `SQLiteStore`: how it is opened, what each failure means, and a connection with a thread of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import apsw
+
+from turnstile.core.errors import (
+    StoreDamaged,
+    StoreError,
+    StoreForeign,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+    StoreUnreachable,
+)
+from turnstile.shell.stores.sqlite_schema import MIGRATIONS, migrate, version_of
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# SQLite's result codes by what they mean to a user (sqlite.org/rescode.html).
+_FAILURES: tuple[tuple[tuple[type[apsw.Error], ...], type[StoreError], str], ...] = (
+    (
+        (apsw.BusyError, apsw.LockedError),
+        StoreLocked,
+        "another process has kept it locked for too long; end that process, or try again later",
+    ),
+    ((apsw.FullError,), StoreFull, "the disk is full; make room, then resume: what was acknowledged is kept"),
+    ((apsw.ReadOnlyError,), StoreReadOnly, "it can be read, but not written; make the file and its folder writable"),
+    ((apsw.NotADBError,), StoreForeign, "it is not a database; choose another file"),
+    (
+        (apsw.CorruptError,),
+        StoreDamaged,
+        "the database is damaged or cut short; keep this file, and restore the store from a copy",
+    ),
+    (
+        (apsw.CantOpenError, apsw.PermissionsError),
+        StoreUnreachable,
+        "it cannot be opened; check that it is a file, and that you may read and write it and its folder",
+    ),
+)
+
+
+class Channel:
+    """One connection and the one thread that uses it; opened when first needed, and dropped when anything fails on it.
+
+    Args:
+        path: The file.
+        wait: How long another process's lock is waited for, in seconds.
+    """
+
+    def __init__(self, path: Path, wait: float) -> None:
+        self._path = path
+        self._wait = wait
+        # Its thread ends with the process, after all that it was given is done: neither a hang nor a loss.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turnstile-store")
+        self._connection: apsw.Connection | None = None
+
+    def submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Do some work in the thread, after all that was submitted before."""
+        return self._thread.submit(work, *args, **kwargs)
+
+    @contextmanager
+    def connection(self) -> Iterator[apsw.Connection]:
+        """The connection, for work in the thread.
+
+        Raises:
+            StoreError: The file cannot be opened, or SQLite failed. What it was about to commit may be kept or not: the
+                connection is dropped, and the next use opens the file anew and sees what is true.
+        """
+        try:
+            if self._connection is None:
+                self._connection = open_file(self._path, self._wait)
+            yield self._connection
+        except BaseException as error:
+            self._drop()
+            if isinstance(error, apsw.Error | UnicodeDecodeError):
+                raise failure(error, self._path) from error
+            raise
+
+    def close(self) -> None:
+        """Close the connection, in the thread; a later use would open it again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def shut_down(self) -> None:
+        """Let the thread end; it takes no more work."""
+        self._thread.shutdown(wait=False)
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # No checkpoint: after a failed fsync the kernel may have forgotten what it could not write.
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.close(force=True)
+
+
+def open_file(path: Path, wait: float) -> apsw.Connection:
+    """A connection to the file, which is made, with its folder, when there is none.
+
+    Raises:
+        StoreError: What is in the way.
+        apsw.Error: The same in SQLite's words.
+    """
+    _make(path)
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        _set_up(connection, str(path), wait)
+    except BaseException:
+        connection.close(force=True)
+        raise
+    return connection
+
+
+def _set_up(connection: apsw.Connection, place: str, wait: float) -> None:
+    connection.set_busy_timeout(int(wait * 1000))
+    version = version_of(connection, place)  # first: nothing is written to a file that isn't ours
+    mode = connection.pragma("journal_mode", "wal")
+    if mode != "wal":
+        raise StoreUnreachable(
+            place,
+            f"expected journal mode 'wal', got {mode!r}; choose a file on a local disk, where processes share memory",
+        )
+    connection.pragma("synchronous", "full")
+    connection.pragma("fullfsync", 1)  # macOS: its plain fsync leaves data in the drive's cache (its fsync(2))
+    if version < len(MIGRATIONS):
+        migrate(connection, place)
+
+
+def failure(error: apsw.Error | UnicodeDecodeError, path: Path) -> StoreError:
+    """What an error of SQLite means to a user."""
+    if isinstance(error, UnicodeDecodeError):  # SQLite hands over text as it finds it
+        return StoreDamaged(str(path), f"a text in it is not UTF-8 ({error}); restore the store from a copy")
+    for kinds, meaning, advice in _FAILURES:
+        if isinstance(error, kinds):
+            return meaning(str(path), f"{advice} ({error})")
+    return StoreError(str(path), f"{error}; look at the disk, then load the run anew: what was acknowledged is kept")
+
+
+def _make(path: Path) -> None:
+    """Make the file for its owner alone, with its folder; SQLite gives the files beside it the same mode."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # An existing file is not even opened: closing it would drop all locks that this process has on it (fcntl(2)).
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        if not path.parent.is_dir():
+            raise StoreUnreachable(
+                str(path), f"its folder {str(path.parent)!r} is a file; choose another folder"
+            ) from None
+    except OSError as error:
+        raise StoreUnreachable(
+            str(path),
+            f"it cannot be made: {error.strerror} ({error.filename!r}); choose another file, or make room for it",
+        ) from error

@@ -1,0 +1,127 @@
+"""Group commit: what many runs append while one commit is under way goes into the next one, together.
+
+A commit waits for the disk, and that costs the same for one record as for a hundred. So there is one writer, which
+takes all that is waiting, writes it in one transaction, and tells all who wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import apsw
+
+from turnstile.core.errors import StoreError, TurnstileError
+from turnstile.shell.stores.sqlite_file import Channel
+
+Write = Callable[[apsw.Connection], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One thing to write, and who waits for it."""
+
+    run_id: str
+    write: Write
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[None]
+
+
+class Writer:
+    """Writes in one thread, in the order in which it was asked, as many jobs with one commit as are waiting.
+
+    A commit that fails may have been kept or not, so nobody in it is told that it was, and its runs take nothing more
+    until they are loaded anew: what comes after a record that may be missing is refused, not written into the gap.
+    """
+
+    def __init__(self, channel: Channel, place: str) -> None:
+        self._channel = channel
+        self._place = place
+        self._lock = threading.Lock()
+        self._waiting: list[_Job] = []
+        self._working = False
+        self._unsure: dict[str, str] = {}  # runs whose journal may have a gap, and why
+
+    def submit(self, run_id: str, write: Write) -> asyncio.Future[None]:
+        """Have something written; it is, whether or not somebody still awaits what is returned.
+
+        Args:
+            run_id: The run that it belongs to.
+            write: Writes it inside the transaction, or refuses with a `TurnstileError` before it has written anything.
+        """
+        loop = asyncio.get_running_loop()
+        job = _Job(run_id, write, loop, loop.create_future())
+        with self._lock:
+            self._waiting.append(job)
+            if not self._working:
+                self._channel.submit(self._work)
+                self._working = True
+        return job.done
+
+    def check(self, run_id: str) -> None:
+        """Refuse to write after a record that may be missing.
+
+        Raises:
+            StoreError: An earlier record of the run may not have been kept.
+        """
+        why = self._unsure.get(run_id)
+        if why is not None:
+            raise StoreError(
+                self._place,
+                f"an earlier record of run {run_id!r} may be missing; load the run and go on from there ({why})",
+            )
+
+    def trust(self, run_id: str) -> None:
+        """The run is read anew, so that whoever goes on with it knows what was kept."""
+        self._unsure.pop(run_id, None)
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                jobs, self._waiting = self._waiting, []
+                self._working = bool(jobs)
+            if not jobs:
+                return
+            self._tell(jobs, self._commit(jobs))
+
+    def _commit(self, jobs: list[_Job]) -> list[Exception | None]:
+        try:
+            with self._channel.connection() as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                outcomes = [_outcome(job, connection) for job in jobs]
+                connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait have to hear of it
+            self._unsure.update((job.run_id, str(error)) for job in jobs)
+            return [error] * len(jobs)
+        return outcomes
+
+    def _tell(self, jobs: list[_Job], outcomes: list[Exception | None]) -> None:
+        """Wake those who wait, with one call for each event loop."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], Exception | None]]] = {}
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            by_loop.setdefault(job.loop, []).append((job.done, outcome))
+        for loop, settled in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_settle, settled)
+            except RuntimeError:  # the loop is closed: nobody waits there any more
+                continue
+
+
+def _outcome(job: _Job, connection: apsw.Connection) -> Exception | None:
+    try:
+        job.write(connection)
+    except TurnstileError as refusal:
+        return refusal
+    return None
+
+
+def _settle(settled: list[tuple[asyncio.Future[None], Exception | None]]) -> None:
+    for done, outcome in settled:
+        if done.done():  # cancelled, with the task that awaited it
+            continue
+        if outcome is None:
+            done.set_result(None)
+        else:
+            done.set_exception(outcome)
