@@ -129,7 +129,7 @@ def _headers(api_key: str, more: Mapping[str, str]) -> dict[str, str]:
 
 
 def _address(base_url: str) -> tuple[str, str]:
-    """The address that requests go to, and the base as it may be shown: without its query, which may hold a key."""
+    """The address that requests go to, and the base as it may be shown: without its query, perhaps a key."""
     try:
         parts = urlsplit(base_url.strip())
         valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -140,7 +140,7 @@ def _address(base_url: str) -> tuple[str, str]:
         raise ConfigurationError(f"base_url is an address such as {OPENAI!r}; got {shown!r}")
     if "@" in parts.netloc:
         raise ConfigurationError(
-            f"base_url may not hold a user and a password, as {shown!r} did; give headers={{'authorization': …}} instead"
+            f"base_url {shown!r} may not hold a user and a password; give headers={{'authorization': …}} instead"
         )
     path = parts.path.rstrip("/") + "/chat/completions"
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")), shown

@@ -59,6 +59,7 @@ class Available(NamedTuple):
 
 _MODERN = ChatOptions(max_tokens_field="max_completion_tokens", output_with_tools=True)
 _JSON_ONLY = ChatOptions(output_format="json_object")
+_ECHO_ALL = ChatOptions(output_format="json_object", reasoning_echo="always")
 _ECHO = ChatOptions(output_format="json_object", reasoning_echo="calls")
 _NO_NULL = ChatOptions(empty_content="empty")
 
@@ -75,7 +76,7 @@ PROVIDERS = (
     ),
     Provider(
         "deepseek", "https://api.deepseek.com", ("DEEPSEEK_API_KEY",), "api-docs.deepseek.com", "deepseek-v4-flash",
-        options=_ECHO,
+        options=_ECHO_ALL,
     ),
     Provider(
         "moonshot", "https://api.moonshot.ai/v1", ("MOONSHOT_API_KEY",), "platform.moonshot.ai/docs", "kimi-k2.5",

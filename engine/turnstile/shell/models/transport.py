@@ -98,7 +98,7 @@ class Transport:
             cut = any(words in str(error) for words in _CUT)
             return self._failed("network" if cut else "protocol", str(error))
         except httpx.TransportError as error:
-            return self._failed("network", str(error) or type(error).__name__)
+            return self._failed("network", str(error) or f"the connection broke ({type(error).__name__})")
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; those of other loops close with their loop."""
