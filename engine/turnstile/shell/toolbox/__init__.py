@@ -1,0 +1,145 @@
+"""`Toolbox`: the tools of an agent; judges calls before they run, and runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from turnstile.core.effects import RunTools
+from turnstile.core.errors import ToolDefinitionError
+from turnstile.core.events import Verdict
+from turnstile.core.messages import Reply, ToolCall, ToolResult
+from turnstile.core.run_state import RunState
+from turnstile.core.strict_json import JsonValue, digest
+from turnstile.ports import ToolBatch, ToolSpec, ToolWork
+from turnstile.shell.toolbox.batch import Batch
+from turnstile.shell.toolbox.call import Job
+from turnstile.shell.toolbox.text import fit
+from turnstile.shell.toolbox.vetting import AnyTool, Finding, find_out
+from turnstile.tool import MAX_RESULT_CHARS, Tool, tool
+
+GRACE = 1.0  # seconds; RELIABILITY: a cancelled run ends within 1 s where tools cooperate
+REMEMBERED = 1_000  # calls between their vetting and their run; a forgotten one is looked at once more
+
+
+class Toolbox:
+    """The tools of an agent.
+
+    It keeps nothing of a run but what it found out about calls that are about to run, so that it serves any number of
+    runs at once.
+
+    Args:
+        tools: Tools, and functions to make tools of.
+        grace: Seconds that a tool may go on after it was told to stop; then it is given up, and its outcome is unknown.
+        monotonic: Tells the time in seconds, for durations.
+
+    Raises:
+        ToolDefinitionError: Two tools have one name, or one cannot be offered to a model as it is.
+    """
+
+    def __init__(
+        self,
+        tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
+        *,
+        grace: float = GRACE,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tools: dict[str, AnyTool] = {}
+        for made in map(tool, tools):
+            if made.name in self._tools:
+                raise ToolDefinitionError(made.name, "two tools have this name; give one another with tool(name=…)")
+            self._tools[made.name] = made
+        self._grace = grace
+        self._monotonic = monotonic
+        self._found: dict[tuple[str, ToolCall], Finding] = {}
+        self._given_up: set[asyncio.Task[None]] = set()
+
+    @cached_property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools as a model sees them.
+
+        Raises:
+            ToolDefinitionError: A parameter's type has no schema.
+        """
+        return tuple(ToolSpec(made.name, made.description, made.parameters) for made in self._tools.values())
+
+    @cached_property
+    def fingerprints(self) -> tuple[tuple[str, str], ...]:
+        """Each tool's name, and a digest of all that makes it what it is for a run."""
+        return tuple((made.name, digest(made.name, _nature(made))) for made in self._tools.values())
+
+    def vet(self, reply: Reply, run: RunState) -> tuple[Verdict, ...]:
+        """A verdict for each call of a reply, in call order; nothing runs."""
+        spent: Counter[str] = Counter()
+        for name, count in run.calls_by_tool:
+            spent[name.strip()] += count
+        verdicts: list[Verdict] = []
+        for call in reply.calls:
+            found = find_out(self._tools, call)
+            verdict = _verdict(call, found, run, spent)
+            if not verdict.problem and found.tool is not None:
+                spent[found.tool.name] += 1
+                self._remember(run.run_id, call, found)
+            verdicts.append(verdict)
+        return tuple(verdicts)
+
+    async def run(self, effect: RunTools, work: ToolWork) -> ToolBatch:
+        """Run the calls, at once as far as they may; never raises for what a tool does.
+
+        When its task is cancelled, it ends what it started, gives up what doesn't end within the grace period, and lets
+        the cancellation go on.
+        """
+        results: list[ToolResult | None] = []
+        jobs: list[Job] = []
+        for index, (call, verdict) in enumerate(zip(effect.calls, effect.verdicts, strict=True)):
+            # Not vetted here when a run is resumed in another process: then it is looked at now.
+            found = self._found.pop((work.run_id, call), None) or find_out(self._tools, call)
+            problem = verdict.problem or found.problem
+            if problem or found.tool is None:
+                results.append(ToolResult(call.id, call.name, fit(problem, MAX_RESULT_CHARS), "error"))
+            else:
+                results.append(None)
+                jobs.append(Job(index, call, found.tool, found.arguments))
+        batch = Batch(results, jobs, work, grace=self._grace, monotonic=self._monotonic, given_up=self._given_up)
+        return await batch.run()
+
+    def _remember(self, run_id: str, call: ToolCall, found: Finding) -> None:
+        while len(self._found) >= REMEMBERED:  # of runs that ended between
+            del self._found[next(iter(self._found))]
+        self._found[run_id, call] = found
+
+
+def _verdict(call: ToolCall, found: Finding, run: RunState, spent: Mapping[str, int]) -> Verdict:
+    made = found.tool
+    if made is None:
+        return Verdict(
+            call.id, found.digest, known=False, valid=False, problem=found.problem, repeats=run.limits.repeats
+        )
+    problem = found.problem
+    if not problem and made.max_calls is not None and spent[made.name] >= made.max_calls:
+        problem = f"{made.name} may be called {made.max_calls} times in a run, and was; go on without it"
+    return Verdict(
+        call.id,
+        found.digest,
+        valid=not found.problem,
+        problem=problem,
+        access=made.access,
+        repeats=run.limits.repeats if made.repeats == "as_run" else made.repeats,
+    )
+
+
+def _nature(made: AnyTool) -> JsonValue:
+    return {
+        "description": made.description,
+        "parameters": dict(made.parameters),
+        "access": made.access,
+        "timeout": made.timeout,
+        "max_result_chars": made.max_result_chars,
+        "max_calls": made.max_calls,
+        "repeats": made.repeats,
+        "sequential": made.sequential,
+    }

@@ -1,0 +1,194 @@
+"""A batch: the calls of one reply, run at once as far as they may, each with exactly one result.
+
+A batch moves when a call ends, or its time is over. `_advance` starts what may start, `_settle` gives a call its
+result, and `_halt` lets nothing start any more and tells what runs to stop. Each call that runs is one task. One that
+was told to stop, and doesn't within the grace period, is given up: the batch goes on without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from turnstile.core.events import ToolsFinished
+from turnstile.core.messages import ToolResult
+from turnstile.ports import ToolBatch, ToolProgress, ToolStarted, ToolWork
+from turnstile.shell.toolbox.call import Job, Outcome, perform
+from turnstile.shell.toolbox.text import fit, whole
+from turnstile.tool import ToolContext
+
+UNKNOWN = "it was stopped while it ran, and its outcome is unknown"
+
+
+class Batch:
+    """The calls of one reply under way.
+
+    Args:
+        results: A place for each call's result; filled where a call cannot run.
+        jobs: The calls that can, in call order.
+        work: What is known of the run.
+        grace: Seconds that a call may go on after it was told to stop.
+        monotonic: Tells the time in seconds.
+        given_up: Keeps the tasks that were given up until they end, for asyncio itself does not.
+    """
+
+    def __init__(
+        self,
+        results: list[ToolResult | None],
+        jobs: Iterable[Job],
+        work: ToolWork,
+        *,
+        grace: float,
+        monotonic: Callable[[], float],
+        given_up: set[asyncio.Task[None]],
+    ) -> None:
+        self._results = results
+        self._waiting = deque(jobs)
+        self._running: dict[int, Job] = {}
+        self._work = work
+        self._grace = grace
+        self._monotonic = monotonic
+        self._given_up = given_up
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._idle = asyncio.Event()
+        self._advancing = False
+        self._halted = ""
+        self._aborted: str | None = None
+        self._raised: BaseException | None = None
+
+    async def run(self) -> ToolBatch:
+        """Run all calls; cancelled, it ends them first, within the grace period."""
+        for result in self._results:
+            if result is not None:
+                self._work.notify(result)
+        try:
+            self._advance()
+            if not self._idle.is_set():
+                await asyncio.sleep(0)  # tools that wait for nothing are done then, and nobody need watch for the stop
+            if not self._idle.is_set():
+                await self._until_idle()
+        except asyncio.CancelledError:
+            self._halt("cancelled")
+            try:
+                await self._idle.wait()
+            finally:
+                for job in [*self._running.values()]:  # told to hurry: cancelled once more
+                    self._give_up(job)
+            raise
+        results = tuple(result for result in self._results if result is not None)
+        return ToolBatch(ToolsFinished(results, self._aborted), self._raised)
+
+    async def _until_idle(self) -> None:
+        watch = self._loop.create_task(self._watch())
+        try:
+            await self._idle.wait()
+        finally:
+            watch.cancel()
+
+    async def _watch(self) -> None:
+        await self._work.stop.wait()
+        self._halt("cancelled")
+
+    def _advance(self) -> None:
+        """Start what may start: calls in order, as many as may run at once, a sequential one alone."""
+        if self._advancing:  # a task may begin, and even end, while it is made (asyncio.eager_task_factory)
+            return
+        self._advancing = True
+        while self._waiting and len(self._running) < self._work.parallel:
+            if self._work.stop.is_set():
+                self._halt("cancelled")
+                break
+            if self._running and (self._waiting[0].tool.sequential or self._runs_alone()):
+                break
+            self._start(self._waiting.popleft())
+        self._advancing = False
+        if not self._waiting and not self._running:
+            self._idle.set()
+
+    def _runs_alone(self) -> bool:
+        return any(job.tool.sequential for job in self._running.values())
+
+    def _start(self, job: Job) -> None:
+        self._running[job.index] = job
+        # In a copy of the batch's context: this may run within another call's task, whose variables are its own.
+        job.task = self._loop.create_task(self._drive(job), context=self._context.copy())
+
+    async def _drive(self, job: Job) -> None:
+        if self._work.stop.is_set():
+            self._halt("cancelled")
+            return
+        job.began = self._monotonic()
+        self._work.notify(ToolStarted(job.call.id, job.call.name))
+        if job.tool.timeout is not None:
+            job.alarm = self._loop.call_later(job.tool.timeout, self._expire, job)
+        self._settle(job, await perform(job, partial(self._tool_context, job)))
+
+    def _tool_context(self, job: Job) -> ToolContext:
+        def report(text: str) -> None:
+            if not job.settled:
+                self._work.notify(ToolProgress(job.call.id, job.call.name, whole(str(text))))
+
+        return ToolContext(self._work.run_id, job.call.id, self._work.deps, report)
+
+    def _settle(self, job: Job, outcome: Outcome) -> None:
+        """Give a call its result, unless it has one."""
+        if job.settled:
+            return
+        job.settled = True
+        self._running.pop(job.index, None)
+        if job.alarm is not None:
+            job.alarm.cancel()
+        duration_ms = 0.0 if job.began is None else (self._monotonic() - job.began) * 1000
+        content = fit(outcome.content, job.tool.max_result_chars)
+        result = ToolResult(job.call.id, job.call.name, content, outcome.status, duration_ms)
+        self._results[job.index] = result
+        self._work.notify(result)
+        if outcome.raised is not None:
+            self._raised = outcome.raised if self._raised is None else self._raised
+            self._halt("interrupted")
+        if outcome.aborted is not None:
+            self._aborted = outcome.aborted if self._aborted is None else self._aborted
+            self._halt(f"{job.tool.name} ended the run")
+        self._advance()
+
+    def _halt(self, why: str) -> None:
+        """Let no call start any more, and tell those that run to stop; the first reason counts."""
+        if self._halted:
+            return
+        self._halted = why
+        waiting, self._waiting = self._waiting, deque()
+        for job in waiting:
+            self._settle(job, Outcome(f"not run: {why}", "not_run"))
+        for job in [*self._running.values()]:
+            if job.halted is None:
+                self._stop(job, Outcome(f"{why}: {UNKNOWN}", "unknown"))
+
+    def _expire(self, job: Job) -> None:
+        text = f"timed out: {job.tool.name} did not end within {job.tool.timeout:g} s"
+        if job.tool.access == "write":
+            self._stop(job, Outcome(f"{text}, and its outcome is unknown: look before you call it again", "unknown"))
+        else:
+            self._stop(job, Outcome(text, "error"))
+
+    def _stop(self, job: Job, outcome: Outcome) -> None:
+        """Tell a call to stop, which comes to `outcome` unless it still brings a result of its own."""
+        job.halted = outcome
+        assert job.task is not None  # noqa: S101 - it is running
+        job.task.cancel()
+        if job.began is None:  # a task that is cancelled before it begins never begins
+            self._settle(job, Outcome(f"not run: {self._halted}", "not_run"))
+            return
+        if job.alarm is not None:
+            job.alarm.cancel()
+        job.alarm = self._loop.call_later(self._grace, self._give_up, job)
+
+    def _give_up(self, job: Job) -> None:
+        assert job.task is not None  # noqa: S101 - it is running
+        assert job.halted is not None  # noqa: S101 - it was told to stop
+        self._given_up.add(job.task)
+        job.task.add_done_callback(self._given_up.discard)
+        self._settle(job, job.halted)

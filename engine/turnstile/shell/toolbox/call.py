@@ -1,0 +1,134 @@
+"""One call of one tool: run on the event loop or in a thread of its own, with whatever comes of it as an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from turnstile.core.errors import StopRun
+from turnstile.core.messages import ResultStatus, ToolCall
+from turnstile.shell.toolbox.text import Unwritable, described, flattened, whole, written
+from turnstile.shell.toolbox.vetting import AnyTool
+from turnstile.tool import ToolContext
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a call.
+
+    Attributes:
+        content: What the model reads.
+        status: How the call ended.
+        aborted: The text of a `StopRun` that the tool raised.
+        raised: A ``KeyboardInterrupt`` or ``SystemExit`` that the tool raised.
+    """
+
+    content: str
+    status: ResultStatus = "ok"
+    aborted: str | None = None
+    raised: BaseException | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A call that is to run, and how far it is.
+
+    Attributes:
+        index: Its place among the reply's calls.
+        call: The call.
+        tool: Its tool.
+        arguments: The arguments as the function takes them.
+        task: What performs it, once it is its turn.
+        began: When the tool was started; ``None`` while it isn't.
+        alarm: What will ring when its time is over.
+        halted: What it comes to if it ends by being told to stop; ``None`` while it is not told.
+        settled: Whether it has its result; what comes later is dropped.
+    """
+
+    index: int
+    call: ToolCall
+    tool: AnyTool
+    arguments: Mapping[str, object]
+    task: asyncio.Task[None] | None = None
+    began: float | None = None
+    alarm: asyncio.TimerHandle | None = None
+    halted: Outcome | None = None
+    settled: bool = False
+
+
+async def perform(job: Job, context: Callable[[], ToolContext]) -> Outcome:
+    """Run a call's tool, and give what came of it; raises nothing that the tool raises."""
+    tool = job.tool
+    try:
+        arguments = tool.bind(job.arguments, context)
+        if tool.is_async:
+            return returned(tool, await tool.function(**arguments))
+        given = await _in_thread(tool, arguments)
+        return given if isinstance(given, Outcome) else returned(tool, await given)
+    except GeneratorExit:
+        raise  # the event loop is gone, and nobody is left to tell
+    except asyncio.CancelledError as error:
+        # Told to stop, it did; not told, it is the tool's own failure: a library of its may cancel what it waits for.
+        return job.halted or failed(error)
+    except BaseException as error:  # noqa: BLE001 - whatever a tool raises is an observation for the model
+        return failed(error)
+
+
+def returned(tool: AnyTool, value: object) -> Outcome:
+    """The outcome of a tool that returned a value."""
+    try:
+        return Outcome(written(value))
+    except Unwritable as error:
+        what = f"{tool.name!r} ran, but what it returned, a {type(value).__qualname__}, cannot be shown"
+        return Outcome(f"{what}: {error}", "error")
+
+
+def failed(error: BaseException) -> Outcome:
+    """The outcome of a tool that raised an exception."""
+    for part in flattened(error):
+        if isinstance(part, KeyboardInterrupt | SystemExit):
+            return Outcome(f"interrupted by {described(error)}: the outcome is unknown", "unknown", raised=part)
+        if isinstance(part, StopRun):
+            return Outcome(described(error), "error", aborted=whole(str(part)))
+    return Outcome(described(error), "error")
+
+
+async def _in_thread(tool: AnyTool, arguments: Mapping[str, object]) -> Outcome | Awaitable[object]:
+    """Run a function in a thread of its own; gives its outcome, or what it returned for the event loop to await.
+
+    A thread, not a pool's worker: the calls of a batch are truly at once however many they are, and one that is given
+    up takes no place from another. A daemon, so that it never keeps the process from ending.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Outcome | Awaitable[object]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def deliver(given: Outcome | Awaitable[object]) -> None:
+        if not future.done():
+            future.set_result(given)
+
+    def work() -> None:
+        given = context.run(_attempt, tool, arguments)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(deliver, given)
+
+    threading.Thread(target=work, name=f"tool {tool.name}", daemon=True).start()
+    try:
+        return await future
+    except asyncio.CancelledError:
+        if future.cancelled():
+            raise
+        return future.result()  # told to stop just after it had ended
+
+
+def _attempt(tool: AnyTool, arguments: Mapping[str, object]) -> Outcome | Awaitable[object]:
+    try:
+        value = tool.function(**arguments)
+        return value if inspect.isawaitable(value) else returned(tool, value)
+    except BaseException as error:  # noqa: BLE001 - see perform
+        return failed(error)
