@@ -1,0 +1,151 @@
+"""`Job`: an agent with all that a command's options say of its runs: model, store, log and limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from turnstile.agent import Agent, RunOptions
+from turnstile.cli.faults import Misuse
+from turnstile.cli.finding import Found, find
+from turnstile.cli.options import Settings
+from turnstile.cli.screen import Screen
+from turnstile.core.errors import ModelNotFound
+from turnstile.core.events import EVENTS
+from turnstile.core.machine import Machine
+from turnstile.models import first_available
+from turnstile.ports import ModelClient, Observer
+from turnstile.stores import MemoryStore
+
+if TYPE_CHECKING:
+    from turnstile.log import JsonLog
+    from turnstile.stores import SQLiteStore
+
+MEMORY = "memory"
+"""What ``--store`` is given for a store that ends with the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which models a run asks, the first choice first, and why those."""
+
+    models: tuple[ModelClient, ...]
+    why: str
+
+    def __str__(self) -> str:
+        return f"model: {', then '.join(client.name for client in self.models)} ({self.why})"
+
+
+def choose(found: Found, wanted: str | None, environment: Mapping[str, str]) -> Choice:
+    """The models to ask: the one wanted, else the agent's own, the environment's, or an installed agent's scripted one.
+
+    Raises:
+        ModelNotFound: There is none, or its provider or key is unknown.
+    """
+    agent = found.agent
+    if wanted is not None:
+        if not wanted.strip():
+            raise Misuse("--model is empty; name one as provider:name, or leave the option out")
+        return Choice(agent.clients(wanted), "--model")
+    if agent.model is not None:
+        return Choice(agent.clients(), "the agent's own")
+    if environment.get("TURNSTILE_MODEL"):
+        return Choice(agent.clients(environment["TURNSTILE_MODEL"]), "$TURNSTILE_MODEL")
+    try:
+        model, reason = first_available(environment)
+    except ModelNotFound:
+        if found.offline is None:
+            raise
+        return Choice((found.offline(),), "scripted and offline, since no model is named and no provider's key is set")
+    return Choice(agent.clients(model), reason)
+
+
+class Job:
+    """An agent, ready to run as the options say.
+
+    Attributes:
+        agent: The agent.
+        settings: The options.
+        screen: Where words go.
+        models: What its runs ask.
+        kept_in: Where its runs are kept, for people; empty when they end with the process.
+    """
+
+    def __init__(self, found: Found, choice: Choice, settings: Settings, screen: Screen) -> None:
+        self.agent: Agent[Any] = found.agent
+        self.settings = settings
+        self.screen = screen
+        self.models = choice.models
+        self._limits = self.agent.limits
+        if settings.max_turns is not None:
+            self._limits = replace(self._limits, turns=settings.max_turns)
+        if settings.store is not None:
+            self.agent.store = (
+                MemoryStore() if settings.store == MEMORY else file_store(settings.store, self.agent.machine)
+            )
+        self._log = _log(settings)
+        kept = settings.store or "the agent's own store"
+        self.kept_in = "" if isinstance(self.agent.store, MemoryStore) else kept
+
+    @property
+    def streams(self) -> bool:
+        """Whether text may be shown while it is written: when the answer is text, and not wanted as JSON."""
+        return not self.settings.json and self.agent.output.is_text
+
+    def options(self, *observers: Observer, session: str | None) -> RunOptions:
+        """What each run is given besides its prompt."""
+        logs = (self._log,) if self._log else ()
+        return RunOptions(model=self.models, limits=self._limits, observers=(*logs, *observers), session=session)
+
+    async def aclose(self) -> None:
+        """Let go of connections, the store and the log."""
+        for client in self.models:
+            await client.aclose()
+        close_store = getattr(self.agent.store, "aclose", None)
+        if close_store is not None:
+            await close_store()
+        if self._log:
+            self._log.close()
+
+
+def prepare(name: str, settings: Settings, screen: Screen) -> Job:
+    """Find the agent, choose its model, say which and why, and open what is asked for.
+
+    Raises:
+        TurnstileError: Something is missing or cannot be opened; nothing has been asked of a model yet.
+    """
+    if settings.session is not None and not settings.session.strip():
+        raise Misuse("--session is empty; name the conversation, or leave the option out")
+    if settings.log_content and settings.log_json is None:
+        raise Misuse("--log-content says what the log holds, and there is none; add --log-json FILE")
+    found = find(name)
+    choice = choose(found, settings.model, os.environ)
+    job = Job(found, choice, settings, screen)
+    screen.say(str(choice))
+    if settings.session is not None and not job.kept_in:
+        screen.say(
+            f"note: session {settings.session!r} is kept in memory and ends with this process; --store FILE keeps it"
+        )
+    return job
+
+
+def _log(settings: Settings) -> JsonLog | None:
+    if settings.log_json is None:
+        return None
+    from turnstile.log import JsonLog
+
+    return JsonLog(settings.log_json, content=settings.log_content)
+
+
+def file_store(path: str, machine: Machine) -> SQLiteStore:
+    """The store in a file, for runs of a machine, whose own events it can read.
+
+    Raises:
+        StoreError: It cannot be opened, or is no store.
+    """
+    from turnstile.stores import SQLiteStore
+
+    own = dict.fromkeys(event for row in machine.rows for event in row.events if event not in EVENTS)
+    return SQLiteStore(path, events=own)

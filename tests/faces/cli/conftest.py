@@ -1,0 +1,163 @@
+"""Ways to use the command line as people and scripts do: as a process with pipes, and as one in a terminal."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+COMMAND = (sys.executable, "-c", "from turnstile.cli import main; main()")
+# A new session takes the terminal at its standard input as its own, so that Ctrl-C there reaches it (tty_ioctl(4)).
+IN_TERMINAL = (sys.executable, "-c", "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); " + COMMAND[-1])
+PATIENCE = 60.0  # seconds until a process that should have spoken counts as hanging; nothing waits that long otherwise
+
+AGENTS = '''
+from turnstile.agent import Agent
+from turnstile.core.events import ModelFailed
+from turnstile.core.limits import Limits
+from turnstile.core.messages import Reply, Usage
+from turnstile.testing import ScriptedModel, call
+from turnstile.tool import tool
+
+
+@tool(access="read")
+def get_weather(city: str) -> str:
+    """Weather of a city."""
+    print("printed by a tool")
+    return f"sunny in {city}\\x1b[31m"
+
+
+@tool
+def explode() -> str:
+    """Always fails."""
+    raise ValueError("no \\x1b]0;title\\x07luck")
+
+
+def talk(request):
+    """Calls tools first, then answers, for every question."""
+    last = request.items[-1]
+    if last.kind == "user":
+        calls = (call("get_weather", city="Oslo"), call("get_weather", city="Rome"), call("explode"))
+        return Reply("Let me look.", calls, "tool_calls", usage=Usage(100, 20))
+    asked = sum(item.kind == "user" for item in request.items)
+    return Reply(f"Answer {asked}: \\x1b[1msunny\\x1b[0m.", usage=Usage(200, 30))
+
+
+agent = Agent(ScriptedModel(talk), name="demo", tools=[get_weather, explode])
+'''
+
+
+class Terminal:
+    """A process of the command line in a pseudo-terminal, as a person sees and types it."""
+
+    def __init__(self, arguments: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
+        self._master, slave = pty.openpty()
+        self._process = subprocess.Popen(
+            [*IN_TERMINAL, *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self._seen = ""
+        self._read_to = 0
+
+    @property
+    def raw(self) -> str:
+        """All that was written to the terminal so far, escape sequences included."""
+        return self._seen
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """Wait until the terminal shows what matches, after what was waited for before."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            found = re.compile(pattern).search(self._seen, self._read_to)
+            if found:
+                self._read_to = found.end()
+                return found
+            assert self._read_more(until), f"{pattern!r} never came; the terminal shows {self._seen!r}"
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._master, text.encode())
+
+    def finish(self) -> int:
+        """Wait until the process has ended, and give its exit status."""
+        until = time.monotonic() + PATIENCE
+        while self._read_more(until):
+            pass
+        return self._process.wait(PATIENCE)
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        os.close(self._master)
+
+    def _read_more(self, until: float) -> bool:
+        ready, _, _ = select.select([self._master], [], [], max(0.0, until - time.monotonic()))
+        if not ready:
+            raise TimeoutError(f"the process is silent; the terminal shows {self._seen!r}")
+        try:
+            chunk = os.read(self._master, 65536)
+        except OSError as error:  # Linux reports the end of a terminal's last process so
+            assert error.errno == errno.EIO
+            return False
+        self._seen += chunk.decode("utf-8", "replace")
+        return bool(chunk)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a module `demo` that has an agent, for commands to run in."""
+    (tmp_path / "demo.py").write_text(AGENTS)
+    return tmp_path
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """What the processes get as their environment: this one's, as bare as the tests have it, with a capable terminal."""
+    return {**os.environ, "TERM": "xterm"}
+
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+Open = Callable[..., Terminal]
+
+
+@pytest.fixture
+def cli(folder: Path, environment: dict[str, str]) -> Cli:
+    """Runs the command line with pipes, as a script does."""
+
+    def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        command = [*COMMAND, *arguments]
+        return subprocess.run(
+            command, input=stdin, capture_output=True, text=True, cwd=folder, env=environment, timeout=PATIENCE, check=False
+        )
+
+    return run
+
+
+@pytest.fixture
+def terminal(folder: Path, environment: dict[str, str]) -> Iterator[Open]:
+    """Runs the command line in a terminal, as a person does."""
+    opened: list[Terminal] = []
+
+    def run(*arguments: str, **variables: str) -> Terminal:
+        opened.append(Terminal(arguments, folder, {**environment, **variables}))
+        return opened[-1]
+
+    yield run
+    for each in opened:
+        each.close()
