@@ -36,7 +36,7 @@ class AgentOptions(TypedDict, total=False):
 
     name: str
     instructions: str | Callable[[Any], str]
-    tools: Iterable[Tool | Callable[..., Any]]
+    tools: Iterable[Tool[..., Any] | Callable[..., Any]]
     limits: Limits
     context: ContextPolicy | None
     retry: Retry
@@ -75,8 +75,8 @@ class Agent(Generic[T]):
     It holds no state of a run, so one agent serves any number of runs at once.
 
     Args:
-        model: ``"provider:name"``, a model client, or a list of them: the first choice, then its fallbacks. Without one it is
-            ``$TURNSTILE_MODEL``, else a model of the first provider whose key is in the environment.
+        model: ``"provider:name"``, a model client, or a list of them: the first choice, then its fallbacks. Without one
+            it is ``$TURNSTILE_MODEL``, else a model of the first provider whose key is in the environment.
         name: Names the agent in logs.
         instructions: The system prompt, as text or as a function from a run's `deps` to text.
         tools: Functions, or what `tool` made of them.
@@ -99,16 +99,14 @@ class Agent(Generic[T]):
         self: Agent[str], model: Models | None = None, *, output: type[str] = ..., **options: Unpack[AgentOptions]
     ) -> None: ...
     @overload
-    def __init__(
-        self, model: Models | None = None, *, output: type[T], **options: Unpack[AgentOptions]
-    ) -> None: ...
+    def __init__(self, model: Models | None = None, *, output: type[T], **options: Unpack[AgentOptions]) -> None: ...
     def __init__(
         self,
         model: Models | None = None,
         *,
         name: str = "agent",
         instructions: str | Callable[[Any], str] = "",
-        tools: Iterable[Tool | Callable[..., Any]] = (),
+        tools: Iterable[Tool[..., Any] | Callable[..., Any]] = (),
         limits: Limits = Limits(),
         output: Any = str,
         context: ContextPolicy | None = None,
@@ -124,7 +122,8 @@ class Agent(Generic[T]):
         self.model = model
         self.name = name
         self.instructions = instructions
-        self.toolbox: ToolRunner = Toolbox(tools)
+        self.clock = clock or SystemClock()
+        self.toolbox: ToolRunner = Toolbox(tools, monotonic=self.clock.monotonic)
         self.limits = limits
         self.output: OutputType[T] = OutputType(output)
         self.context = context or KeepAll()
@@ -133,7 +132,6 @@ class Agent(Generic[T]):
         self.store = store or MemoryStore()
         self.observers = tuple(observers)
         self.settings = dict(settings or {})
-        self.clock = clock or SystemClock()
         self._clients: dict[str, ModelClient] = {}
 
     def __repr__(self) -> str:
@@ -194,7 +192,8 @@ class Agent(Generic[T]):
     async def run(self, prompt: str, **options: Unpack[RunOptions]) -> Result[T]:
         """Run to the end; the arguments are those of `start`.
 
-        When the awaiting task is cancelled, the run ends as cancelled, with every call answered, and the cancellation goes on.
+        When the awaiting task is cancelled, the run ends as cancelled, with every call answered, and the cancellation
+        goes on.
         """
         async with self.start(prompt, **options) as run:
             return await run.finish()

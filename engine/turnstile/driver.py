@@ -1,7 +1,8 @@
-"""`Run`: the live handle of a run, and the only loop there is: perform the state's effect, receive its event, take one transition.
+"""`Run`: the live handle of a run, and the only loop there is.
 
-The effect is a task of its own, so that a message from outside (cancel, inject, the deadline) can be taken while it is under way, and
-so that whoever awaits a step can be cancelled without losing it: the effect goes on, and the next step receives what it brings.
+It performs the state's effect, receives its event, and takes one transition. The effect is a task of its own, so that a
+message from outside (cancel, inject, the deadline) can be taken while it is under way, and so that whoever awaits a step
+can be cancelled without losing it: the effect goes on, and the next step receives what it brings.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ from typing import Generic, Self, TypeVar
 
 from turnstile.core.effects import Effect
 from turnstile.core.errors import RunBusy, RunFinished, UsageError
-from turnstile.core.events import Cancelled, DeadlinePassed, EffectBegun, Event, MessageInjected, ResultsAppended, RunStarted
+from turnstile.core.events import (
+    Cancelled,
+    DeadlinePassed,
+    EffectBegun,
+    Event,
+    MessageInjected,
+    ResultsAppended,
+    RunStarted,
+)
 from turnstile.core.fold import fold
 from turnstile.core.history import History
 from turnstile.core.messages import Item
@@ -38,8 +47,8 @@ GRACE = 10.0  # seconds that an abandoned effect may take to let go; RELIABILITY
 class Run(Generic[T]):
     """A run under way. Get one from `Agent.start`, and leave it with ``async with``.
 
-    One task drives it, by `step`, `until`, `finish` or `events`. The control calls (`cancel`, `inject`) are plain functions, safe
-    from any task or thread.
+    One task drives it, by `step`, `until`, `finish` or `events`. The control calls (`cancel`, `inject`) are plain
+    functions, safe from any task or thread.
     """
 
     def __init__(self, outside: Outside, start: RunStarted, convert: Callable[[JsonValue], T]) -> None:
@@ -96,7 +105,8 @@ class Run(Generic[T]):
     async def step(self) -> Transition:
         """Take exactly one transition: perform the state's effect unless it is under way, and receive its event.
 
-        When the awaiting task is cancelled, the run stays valid, and the effect goes on; the next step receives what it brings.
+        When the awaiting task is cancelled, the run stays valid, and the effect goes on; the next step receives what it
+        brings.
 
         Raises:
             RunFinished: It has ended.
@@ -166,7 +176,7 @@ class Run(Generic[T]):
     # Telling it something
 
     def cancel(self, why: str = "") -> None:
-        """Ask it to stop: nothing new starts, running tools are told to end, and it fails with the reason ``cancelled``."""
+        """Ask it to stop: nothing new starts, running tools are told to end, and it fails as ``cancelled``."""
         self._post(Cancelled(why))
 
     def inject(self, text: str) -> None:
@@ -174,6 +184,9 @@ class Run(Generic[T]):
         self._post(MessageInjected(text))
 
     def _post(self, event: Event) -> None:
+        if self.finished:
+            _log.info("run %s is %s; %s is dropped", self.run_id, self.state, event)
+            return
         self._mail.append(event)
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._awake)
@@ -259,7 +272,7 @@ class Run(Generic[T]):
         for observer in tuple(self._observers):
             try:
                 observer.observe(notice, self._run)
-            except Exception:
+            except Exception:  # noqa: BLE001 - whatever is wrong with an observer, the run goes on
                 self._observers.remove(observer)
                 _log.exception("observer %r of run %s failed and hears no more of it", observer, self.run_id)
 
@@ -276,7 +289,10 @@ class Run(Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave the run: cancelled with its task it ends as cancelled; else it stays where it is, and what is under way is lost."""
+        """Leave the run.
+
+        Cancelled with its task it ends as cancelled; else it stays where it is, and what is under way is lost.
+        """
         if kind is not None and issubclass(kind, asyncio.CancelledError) and not self.finished:
             self.cancel("the task that awaited the run was cancelled")
             try:

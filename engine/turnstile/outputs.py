@@ -1,19 +1,19 @@
-"""Output types: from what pydantic can validate to a schema for the model, a check of its answer, and the value back."""
+"""Output types: a schema for the model, a check of its answer, and the value back, from any type pydantic takes."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from turnstile.core.errors import InvalidJSON
 from turnstile.core.strict_json import JsonValue, loads
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from pydantic import TypeAdapter, ValidationError
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class OutputType(Generic[T]):
         return f"Give your final answer as JSON alone, without any other text, that fits this JSON Schema:\n{schema}"
 
     def vet(self, text: str) -> tuple[JsonValue, str]:
-        """The answer's output as JSON with an empty text, or ``None`` with what is wrong with it, written for the model."""
+        """The answer's output as JSON with an empty text; or ``None``, with what is wrong written for the model."""
         if self.is_text:
             return text, ""
         from pydantic import ValidationError
@@ -79,12 +79,11 @@ class OutputType(Generic[T]):
             ValueError: There is no output that fits.
         """
         if self.is_text:
-            text: Any = output or ""
-            return text  # type: ignore[no-any-return] - T is str then
+            return cast("T", output or "")
         return self._adapter.validate_json(json.dumps(output))
 
 
-def describe(error: Any) -> str:
+def describe(error: ValidationError) -> str:
     """The problems of a pydantic ``ValidationError``, one after another: where, what, and what was got."""
     problems = error.errors(include_url=False, include_context=False)
     lines = []
@@ -93,7 +92,3 @@ def describe(error: Any) -> str:
         lines.append(f"{place}: {problem['msg']} (got {str(problem['input'])[:80]!r})")
     more = len(problems) - _PROBLEMS_SHOWN
     return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
-
-
-TEXT: OutputType[str] = OutputType(str)
-Convert = Callable[[JsonValue], T]

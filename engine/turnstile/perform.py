@@ -72,9 +72,7 @@ class Performer:
         self._outside = outside
         self._notify = notify
         self._memo: dict[tuple[str, int], bytes] = {}
-        self._call_ids = {
-            call.id for item in run.history if isinstance(item, Exchange) for call in item.reply.calls
-        }
+        self._call_ids = {call.id for item in run.history if isinstance(item, Exchange) for call in item.reply.calls}
         self._random = random.Random(run.run_id)  # noqa: S311 - jitter, the same for the same run; no secret
         self.stop = asyncio.Event()
         self.raised: BaseException | None = None
@@ -135,7 +133,7 @@ class Performer:
         return unique
 
     def _with_delay(self, failed: ModelFailed, run: RunState) -> ModelFailed:
-        """The failure with the wait before the next attempt, drawn once: full jitter, and never less than the server asks."""
+        """The failure with the wait before the next attempt, drawn once: full jitter, never less than is asked."""
         if failed.kind not in TRANSIENT:
             return failed
         retry = run.start.retry

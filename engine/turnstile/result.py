@@ -44,7 +44,10 @@ class Result(Generic[T]):
         if not self.ok:
             reason, detail = (stop.reason, stop.detail) if stop else ("unfinished", f"it is in {self.run.state}")
             raise RunFailed(self.run_id, reason, detail)
-        return self.convert(self.run.output)
+        try:
+            return self.convert(self.run.output)
+        except ValueError as error:  # an empty answer, where a type was asked for
+            raise RunFailed(self.run_id, stop.reason if stop else "done", "the model gave no output") from error
 
     @property
     def partial(self) -> str:
@@ -67,7 +70,7 @@ class Result(Generic[T]):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The whole conversation, valid as another run's ``history``; what the engine said itself is marked synthetic."""
+        """The whole conversation, valid as another run's ``history``; what the engine said is marked synthetic."""
         return self.run.messages
 
     @property

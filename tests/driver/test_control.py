@@ -1,0 +1,359 @@
+"""Telling a run something while it is under way: cancel, inject, the deadline, and a cancelled task around it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Unpack
+
+import pytest
+
+from turnstile import Agent, Limits, Reply, ToolResult, Usage, UsageError, UserTurn, tool
+from turnstile.agent import AgentOptions
+from turnstile.ports import ModelRequest
+from turnstile.testing import FrozenClock, ScriptedModel, assert_path, call
+from turnstile.testing.scripted import Answering, Said
+
+
+class Gate:
+    """A tool or model that says when it has begun, and waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.open = asyncio.Event()
+        self.times = 0
+
+    async def wait(self) -> None:
+        """Begin, and wait."""
+        self.times += 1
+        self.begun.set()
+        await self.open.wait()
+
+
+def slow_tool_agent(gate: Gate, *after: Said | Answering, **options: Unpack[AgentOptions]) -> Agent[str]:
+    """An agent whose tool waits at the gate."""
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        await gate.wait()
+        return "paid"
+
+    options["tools"] = [pay]
+    return Agent(ScriptedModel([call("pay"), *after]), **options)
+
+
+async def test_cancel_before_the_first_step() -> None:
+    """A run that was never wanted spends nothing."""
+    model = ScriptedModel(["hello"])
+    async with Agent(model).start("hi") as run:
+        run.cancel("changed my mind")
+        result = await run.finish()
+    assert result.stop is not None
+    assert (result.stop.reason, result.stop.detail) == ("cancelled", "changed my mind")
+    assert model.requests == []
+
+
+async def test_cancel_while_the_model_is_asked_ends_the_request() -> None:
+    """Nobody pays for an answer that nobody waits for."""
+    gate, ended = Gate(), asyncio.Event()
+
+    async def ask(_: ModelRequest) -> str:
+        try:
+            await gate.wait()
+        finally:
+            ended.set()
+        return "never"
+
+    async with Agent(ScriptedModel(ask)).start("hi") as run:
+        step = asyncio.create_task(run.step())
+        await gate.begun.wait()
+        run.cancel()
+        transition = await step
+    assert (transition.row, transition.dest) == ("cancelled", "failed")
+    assert ended.is_set()
+
+
+async def test_cancel_while_tools_run_stops_them_and_answers_each_call() -> None:
+    """The order to stop is a transition of its own; the tools' end is the next."""
+    gate = Gate()
+    async with slow_tool_agent(gate, "never").start("hi") as run:
+        await run.step()
+        step = asyncio.create_task(run.step())
+        await gate.begun.wait()
+        run.cancel("enough")
+        first = await step
+        assert (first.row, first.stays, run.state) == ("stopping", True, "execute_tools")
+        second = await run.step()
+        assert (second.row, second.reason, second.dest) == ("stopped", "cancelled", "failed")
+    assert run.result.stop is not None
+    assert run.result.stop.detail == "enough"
+    answer = run.result.messages[-1]
+    assert isinstance(answer, ToolResult)
+    assert answer.status == "unknown"
+
+
+async def test_cancel_between_steps_runs_no_tool() -> None:
+    """A paused run that is cancelled answers its open calls without running them."""
+    gate = Gate()
+    async with slow_tool_agent(gate).start("hi") as run:
+        await run.step()
+        run.cancel()
+        await run.step()
+    assert gate.times == 0
+    answer = run.result.messages[-1]
+    assert isinstance(answer, ToolResult)
+    assert (answer.status, answer.content) == ("not_run", "not run: cancelled")
+
+
+async def test_cancel_from_another_thread() -> None:
+    """A signal handler or a web request in another thread can stop a run."""
+    gate = Gate()
+    async with slow_tool_agent(gate).start("hi") as run:
+        await run.step()
+        step = asyncio.create_task(run.step())
+        await gate.begun.wait()
+        thread = threading.Thread(target=run.cancel)
+        thread.start()
+        assert (await step).row == "stopping"
+        thread.join()
+        await run.finish()
+    assert run.state == "failed"
+
+
+async def test_cancelling_the_task_that_steps_loses_nothing() -> None:
+    """The effect goes on, and the next step receives what it brings: the payment is made once."""
+    gate = Gate()
+    async with slow_tool_agent(gate, "thanks").start("hi") as run:
+        await run.step()
+        step = asyncio.create_task(run.step())
+        await gate.begun.wait()
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+        assert run.state == "execute_tools"
+        assert run.result.messages  # valid, though a call is open
+        gate.open.set()
+        assert (await run.finish()).output == "thanks"
+    assert gate.times == 1
+
+
+async def test_cancelling_the_task_of_agent_run_ends_the_run_and_goes_on() -> None:
+    """A cancelled task must end as cancelled, and the conversation it leaves is valid."""
+    gate = Gate()
+    agent = slow_tool_agent(gate, "never")
+    runs = []
+
+    async def drive() -> None:
+        async with agent.start("hi") as run:
+            runs.append(run)
+            await run.finish()
+
+    task = asyncio.create_task(drive())
+    await gate.begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    result = runs[0].result
+    assert result.stop is not None
+    assert result.stop.reason == "cancelled"
+    assert isinstance(result.messages[-1], ToolResult)
+    again = await Agent(ScriptedModel(["fine"])).run("go on", history=result.messages)
+    assert again.ok
+
+
+async def test_leaving_a_run_with_its_effect_under_way_says_that_it_is_lost() -> None:
+    """A run that was left in the middle must not repeat a payment by being stepped again."""
+    gate = Gate()
+    async with slow_tool_agent(gate).start("hi") as run:
+        await run.step()
+        step = asyncio.create_task(run.step())
+        await gate.begun.wait()
+        step.cancel()
+        await asyncio.gather(step, return_exceptions=True)
+    with pytest.raises(UsageError, match="effect under way"):
+        await run.step()
+    answer = run.result.messages[-1]
+    assert isinstance(answer, ToolResult)
+    assert answer.status == "unknown"
+
+
+async def test_leaving_a_run_between_steps_lets_it_go_on() -> None:
+    """Nothing was under way, so nothing is lost."""
+    async with Agent(ScriptedModel(["hello"])).start("hi") as run:
+        pass
+    assert (await run.step()).dest == "done"
+
+
+async def test_an_order_that_reaches_a_finished_run_changes_nothing() -> None:
+    """A late cancel is no news."""
+    async with Agent(ScriptedModel(["hello"])).start("hi") as run:
+        result = await run.finish()
+        run.cancel()
+        assert run.result == result
+
+
+async def test_injected_text_waits_until_no_call_is_open() -> None:
+    """A user's remark in the middle of a batch must not stand between a call and its result."""
+    gate = Gate()
+    model_saw: list[ModelRequest] = []
+
+    def answer(request: ModelRequest) -> str:
+        model_saw.append(request)
+        return "noted"
+
+    async with slow_tool_agent(gate, answer).start("hi") as run:
+        await run.step()
+        step = asyncio.create_task(run.step())
+        await gate.begun.wait()
+        run.inject("and a receipt, please")
+        assert (await step).row == "injected"
+        gate.open.set()
+        assert (await run.finish()).output == "noted"
+    assert model_saw[0].items[-1] == UserTurn("and a receipt, please")
+    assert run.result.undelivered == ()
+
+
+async def test_injected_text_makes_a_finished_answer_unfinished() -> None:
+    """What came before the answer was complete is answered too."""
+    gate = Gate()
+
+    async def first(_: ModelRequest) -> str:
+        await gate.wait()
+        return "first"
+
+    async with Agent(ScriptedModel([first, "second"])).start("hi") as run:
+        step = asyncio.create_task(run.step())
+        await gate.begun.wait()
+        run.inject("one more thing")
+        assert (await step).row == "injected"
+        gate.open.set()
+        result = await run.finish()
+    assert result.output == "second"
+    assert [t.row for t in result.transitions] == ["injected", "ask_injected", "answered"]
+
+
+async def test_what_a_limit_left_unsent_is_undelivered() -> None:
+    """Text that nobody read is given back."""
+    gate = Gate()
+
+    async def first(_: ModelRequest) -> str:
+        await gate.wait()
+        return "first"
+
+    async with Agent(ScriptedModel([first])).start("hi", limits=Limits(turns=1)) as run:
+        step = asyncio.create_task(run.step())
+        await gate.begun.wait()
+        run.inject("too late")
+        await step
+        gate.open.set()
+        result = await run.finish()
+    assert result.output == "first"
+    assert result.undelivered == ("too late",)
+
+
+async def test_the_deadline_stops_a_run_between_two_steps() -> None:
+    """Time passes while a run is paused."""
+    clock = FrozenClock()
+    async with Agent(ScriptedModel(["hello"]), clock=clock, limits=Limits(seconds=60)).start("hi") as run:
+        clock.advance(61)
+        assert (await run.step()).reason == "time_limit"
+
+
+async def test_the_deadline_stops_running_tools() -> None:
+    """A tool that hangs does not outlive the run's time."""
+    gate, clock = Gate(), FrozenClock()
+    async with slow_tool_agent(gate, clock=clock, limits=Limits(seconds=60)).start("hi") as run:
+        await run.step()
+        step = asyncio.create_task(run.step())
+        await gate.begun.wait()
+        clock.advance(61)
+        assert (await step).row == "stopping"
+        result = await run.finish()
+    assert result.stop is not None
+    assert result.stop.reason == "time_limit"
+
+
+async def test_a_paid_reply_is_kept_though_the_run_is_cancelled_at_that_moment() -> None:
+    """A finished effect comes before an order to stop, and what it wants is not run."""
+    gate = Gate()
+
+    async def ask(_: ModelRequest) -> Reply:
+        gate.begun.set()
+        return Reply("", (call("pay"),), "tool_calls", usage=Usage(5, 7))
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        gate.times += 1
+        return "paid"
+
+    async with Agent(ScriptedModel(ask), tools=[pay]).start("hi") as run:
+        step = asyncio.create_task(run.step())
+        await gate.begun.wait()
+        step.cancel()
+        await asyncio.gather(step, return_exceptions=True)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        run.cancel()
+        result = await run.finish()
+    assert [t.row for t in result.transitions] == ["run_tools", "cancelled"]
+    assert result.usage == Usage(5, 7)
+    assert gate.times == 0
+
+
+async def test_a_keyboard_interrupt_in_a_tool_reaches_the_caller_and_keeps_the_results() -> None:
+    """Ctrl-C is never a text for the model."""
+    ran = []
+
+    @tool
+    def one() -> str:
+        """One."""
+        ran.append("one")
+        return "1"
+
+    @tool(sequential=True)
+    def stop() -> str:
+        """Stop."""
+        raise KeyboardInterrupt
+
+    @tool
+    def two() -> str:
+        """Two."""
+        ran.append("two")
+        return "2"
+
+    agent = Agent(ScriptedModel([[call("one"), call("stop"), call("two")], "never"]), tools=[one, stop, two])
+    async with agent.start("go") as run:
+        await run.step()
+        with pytest.raises(KeyboardInterrupt):
+            await run.step()
+    assert ran == ["one"]
+    assert [m.status for m in run.result.messages if isinstance(m, ToolResult)] == ["ok", "unknown", "not_run"]
+
+
+async def test_a_retry_waits_as_long_as_was_drawn_and_can_be_cancelled() -> None:
+    """The wait is part of the effect, so a cancel during it takes effect at once."""
+    from turnstile.core.events import ModelFailed
+
+    class Patient(FrozenClock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.waiting = asyncio.Event()
+
+        async def sleep(self, seconds: float) -> None:
+            self.slept.append(seconds)
+            self.waiting.set()
+            await asyncio.Event().wait()
+
+    clock = Patient()
+    model = ScriptedModel([ModelFailed("overloaded", retry_after=7.0), "never"])
+    async with Agent(model, clock=clock).start("hi") as run:
+        assert (await run.step()).row == "retry"
+        step = asyncio.create_task(run.step())
+        await clock.waiting.wait()
+        run.cancel()
+        assert (await step).row == "cancelled"
+    assert clock.slept[0] >= 7.0
+    assert len(model.requests) == 1
+    assert_path(run.result, "await_model await_model failed")
