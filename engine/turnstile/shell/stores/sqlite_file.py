@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -25,6 +25,9 @@ from turnstile.shell.stores.sqlite_schema import MIGRATIONS, migrate, version_of
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_KEPT = "what was acknowledged is kept"
+_FULL = f"the disk is full; make room, then load the run anew: {_KEPT}"
+
 # SQLite's result codes by what they mean to a user (sqlite.org/rescode.html).
 _FAILURES: tuple[tuple[tuple[type[apsw.Error], ...], type[StoreError], str], ...] = (
     (
@@ -32,7 +35,7 @@ _FAILURES: tuple[tuple[tuple[type[apsw.Error], ...], type[StoreError], str], ...
         StoreLocked,
         "another process has kept it locked for too long; end that process, or try again later",
     ),
-    ((apsw.FullError,), StoreFull, "the disk is full; make room, then resume: what was acknowledged is kept"),
+    ((apsw.FullError,), StoreFull, _FULL),
     ((apsw.ReadOnlyError,), StoreReadOnly, "it can be read, but not written; make the file and its folder writable"),
     ((apsw.NotADBError,), StoreForeign, "it is not a database; choose another file"),
     (
@@ -89,7 +92,8 @@ class Channel:
         """Close the connection, in the thread; a later use would open it again."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.close()
+            with suppress(apsw.Error):  # a checkpoint that fails loses nothing: what was acknowledged is in the log
+                connection.close()
 
     def shut_down(self) -> None:
         """Let the thread end; it takes no more work."""
@@ -139,10 +143,14 @@ def failure(error: apsw.Error | UnicodeDecodeError, path: Path) -> StoreError:
     """What an error of SQLite means to a user."""
     if isinstance(error, UnicodeDecodeError):  # SQLite hands over text as it finds it
         return StoreDamaged(str(path), f"a text in it is not UTF-8 ({error}); restore the store from a copy")
+    number = getattr(error, "extendedresult", 0)  # errors of apsw itself, such as a wrong thread, have none
+    code = apsw.mapping_extended_result_codes.get(number, str(number))
+    if code == "SQLITE_IOERR_SHMSIZE":  # no room to map the -shm file: SQLite reports ENOSPC there as an I/O error
+        return StoreFull(str(path), f"{_FULL} ({error}: {code})")
     for kinds, meaning, advice in _FAILURES:
         if isinstance(error, kinds):
             return meaning(str(path), f"{advice} ({error})")
-    return StoreError(str(path), f"{error}; look at the disk, then load the run anew: what was acknowledged is kept")
+    return StoreError(str(path), f"{error} ({code}); look at the disk, then load the run anew: {_KEPT}")
 
 
 def _make(path: Path) -> None:

@@ -43,6 +43,7 @@ class Writer:
         self._waiting: list[_Job] = []
         self._working = False
         self._unsure: dict[str, str] = {}  # runs whose journal may have a gap, and why
+        self._suspect = False  # whether the log may hold what the disk does not
 
     def submit(self, run_id: str, write: Write) -> asyncio.Future[None]:
         """Have something written; it is, whether or not somebody still awaits what is returned.
@@ -89,13 +90,26 @@ class Writer:
     def _commit(self, jobs: list[_Job]) -> list[Exception | None]:
         try:
             with self._channel.connection() as connection:
+                self._renew_log(connection)
                 connection.execute("BEGIN IMMEDIATE")
                 outcomes = [_outcome(job, connection) for job in jobs]
                 connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - whatever it is, those who wait have to hear of it
-            self._unsure.update((job.run_id, str(error)) for job in jobs)
+            self._suspect = True
+            why = error.problem if isinstance(error, StoreError) else repr(error)
+            self._unsure.update((job.run_id, why) for job in jobs)
             return [error] * len(jobs)
         return outcomes
+
+    def _renew_log(self, connection: apsw.Connection) -> None:
+        """After a failure, write anew what can be read, and begin the log afresh.
+
+        When fsync has failed, the kernel may hold what it could not write for written: a later fsync of the same pages
+        succeeds without it (wiki.postgresql.org/wiki/Fsync_Errors), and what follows in the log would be lost with it.
+        """
+        if self._suspect:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._suspect = False
 
     def _tell(self, jobs: list[_Job], outcomes: list[Exception | None]) -> None:
         """Wake those who wait, with one call for each event loop."""
