@@ -1,0 +1,195 @@
+"""What can happen to a run: for each state a finite choice of events that makes every guard say yes and no.
+
+The engine's own events are written out, since their parts belong together: results answer the open calls, a verdict its
+call. An extension's events are made from their declared types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from itertools import product
+from types import NoneType, UnionType
+from typing import Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from turnstile.core.errors import UsageError
+from turnstile.core.events import (
+    EVENTS,
+    Cancelled,
+    DeadlinePassed,
+    EffectBegun,
+    EffectLost,
+    Event,
+    MessageInjected,
+    ModelFailed,
+    ModelReplied,
+    ResultsAppended,
+    RunStarted,
+    ToolsFinished,
+    Verdict,
+)
+from turnstile.core.limits import Limits, Price, Retry
+from turnstile.core.machine import Machine
+from turnstile.core.messages import FinishReason, Reply, ToolCall, ToolResult, Usage, UserTurn
+from turnstile.core.run_state import RunState
+
+T = TypeVar("T")
+Alphabet = Callable[[RunState], Iterable[Event]]
+"""The events that an effect may bring to a run."""
+
+_DEAR = 1_000_000  # tokens of a reply that passes any budget of `STARTS`
+_FINISHES: tuple[FinishReason, ...] = ("stop", "tool_calls", "length", "refusal", "pause")
+_FAILURES = (
+    ModelFailed("budget", limit="token_limit"),
+    ModelFailed("budget", limit="cost_limit"),
+    ModelFailed("context_overflow"),
+    ModelFailed("timeout", delay=0.0),
+    ModelFailed("timeout"),
+    ModelFailed("content_filter"),
+    ModelFailed("generation_failed"),
+    ModelFailed("authentication"),
+)
+
+
+def _start(limits: Limits, models: int = 1, price: Price | None = None) -> RunStarted:
+    names = tuple(f"model {number + 1}" for number in range(models))
+    said = (UserTurn("before"),)
+    return RunStarted(
+        "run", "?", history=said, limits=limits, retry=Retry(attempts=2), models=names, prices=(price,) * models
+    )
+
+
+STARTS = (
+    _start(Limits(turns=2, nudges=1, repairs=1, recoveries=1, repeats=None)),
+    _start(Limits(turns=2, nudges=0, repairs=0, recoveries=0, repeats=None, on_exhausted="wrap_up"), models=2),
+    _start(Limits(turns=3, nudges=0, repairs=0, recoveries=0, repeats=1, tool_calls=2)),
+    _start(Limits(turns=2, nudges=0, repairs=1, recoveries=0, repeats=None, tokens=10_000, on_exhausted="wrap_up")),
+    _start(Limits(turns=3, nudges=1, repairs=0, recoveries=0, repeats=None, cost=0.1), price=Price(1, 2)),
+)
+"""Small runs in which each limit is soon reached."""
+
+
+def events_in(machine: Machine, run: RunState, given: Mapping[str, Alphabet]) -> Iterator[Event]:
+    """All events to try on a run that is not finished.
+
+    Args:
+        machine: The table; the events of an extension are those that its rows name.
+        run: The run.
+        given: For states by name, what their effects may bring, instead of what is tried otherwise.
+    """
+    yield Cancelled("no more")
+    yield DeadlinePassed()
+    yield MessageInjected(f"said at {run.seq}")
+    state = machine.state(run.state)
+    if state.asks is not None:
+        yield EffectLost()
+        if not run.in_flight:
+            yield EffectBegun()
+            return
+    if state.name in given:
+        yield from given[state.name](run)
+        return
+    if state.asks is None:
+        yield ResultsAppended()
+    elif state.asks == "CallModel":
+        yield from _FAILURES
+        yield from _replies(run)
+    elif run.open is not None:
+        yield from _results(run.open)
+    for event in _own_events(machine, state.name):
+        yield from samples(event)
+
+
+def late_events(machine: Machine) -> tuple[Event, ...]:
+    """One of each event that the machine takes anywhere, to try on a run that has ended."""
+    own = {event for row in machine.rows for event in row.events if event not in EVENTS}
+    late: tuple[Event, ...] = (
+        Cancelled(),
+        DeadlinePassed(),
+        EffectLost(),
+        MessageInjected("late"),
+        ModelFailed("timeout", delay=0.0),
+        ModelReplied(Reply("late")),
+        ResultsAppended(),
+        ToolsFinished(()),
+    )
+    return late + tuple(samples(event)[0] for event in own)
+
+
+def _replies(run: RunState) -> Iterator[ModelReplied]:
+    for finish in _FINISHES:
+        yield _reply(run, finish)
+        yield _reply(run, finish, text="text")
+        yield _reply(run, finish, calls=1)
+    yield _reply(run, "stop", text="text", output_error="no")
+    yield _reply(run, "stop", calls=2)
+    if run.limits.tokens is not None or run.limits.cost is not None:
+        yield _reply(run, "stop", calls=1, tokens=_DEAR)
+        yield _reply(run, "tool_calls", text="text", tokens=_DEAR)
+
+
+def _reply(
+    run: RunState, finish: FinishReason, *, text: str = "", calls: int = 0, output_error: str = "", tokens: int = 1
+) -> ModelReplied:
+    ids = [f"call {run.turns + 1}.{number}" for number in range(calls)]
+    return ModelReplied(
+        Reply(text, tuple(ToolCall(id_, "tool", "{}") for id_ in ids), finish, usage=Usage(1, tokens)),
+        tuple(Verdict(id_, f"digest {n}", repeats=run.limits.repeats) for n, id_ in enumerate(ids)),
+        output_error=output_error,
+    )
+
+
+def _results(opened: ModelReplied) -> Iterator[ToolsFinished]:
+    for content, aborted in (("same", None), (opened.reply.calls[0].id, None), ("same", "stop")):
+        yield ToolsFinished(tuple(ToolResult(c.id, c.name, content) for c in opened.reply.calls), aborted)
+
+
+def _own_events(machine: Machine, state: str) -> dict[type[Event], None]:
+    rows = [row for row in machine.rows if state in machine.sources(row)]
+    return {event: None for row in rows for event in row.events if event not in EVENTS}
+
+
+def samples(kind: type[Event]) -> tuple[Event, ...]:
+    """An event for each combination of a few values of its fields.
+
+    Raises:
+        UsageError: A field's type has no values to choose from.
+    """
+    return tuple(_made(kind))
+
+
+def _made(kind: type[T]) -> Iterator[T]:
+    hints: dict[str, object] = get_type_hints(kind)
+    names = [field.name for field in fields(cast("type", kind))]
+    for values in product(*(_values(kind, name, hints[name]) for name in names)):
+        yield kind(**dict(zip(names, values, strict=True)))
+
+
+def _values(kind: type, name: str, hint: object) -> Iterator[object]:
+    options = get_args(hint)
+    if isinstance(hint, type) and hint in _SCALARS:
+        yield from _SCALARS[hint]
+    elif isinstance(hint, type) and is_dataclass(hint):
+        yield from _made(hint)
+    elif get_origin(hint) is Literal:
+        yield from options
+    elif get_origin(hint) in {Union, UnionType}:
+        for option in options:
+            yield from _values(kind, name, option)
+    elif get_origin(hint) is tuple and options[1:] == (...,):
+        yield ()
+        yield from ((value,) for value in _values(kind, name, options[0]))
+    else:
+        msg = (
+            f"{kind.__name__}.{name}: no values to try for {hint!r}; hand explore(…, events=…) the events of its state"
+        )
+        raise UsageError(msg)
+
+
+_SCALARS: dict[type, tuple[object, ...]] = {
+    NoneType: (None,),
+    bool: (False, True),
+    int: (0, 1),
+    float: (0.0, 1.0),
+    str: ("", "text"),
+}

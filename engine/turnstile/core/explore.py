@@ -1,0 +1,272 @@
+"""`explore`: tries everything on a machine that can happen to a run, and reports what must not be.
+
+It drives the real `step`, breadth first, from a few runs with small limits. Runs that differ in nothing a guard reads
+count as one *situation*; every event is tried in every situation: each reply and failure, each crash, cancellation and
+deadline, with the effect begun and before. Situations hold all counters, so a path that leads back to a situation has
+spent none, and unless someone outside spends a message or an order for each round of it, such a run might never end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from turnstile.core.alphabet import STARTS, Alphabet, events_in, late_events
+from turnstile.core.budget import over_budget
+from turnstile.core.errors import NoRow
+from turnstile.core.events import (
+    Cancelled,
+    DeadlinePassed,
+    EffectBegun,
+    Event,
+    MessageInjected,
+    ModelReplied,
+    RunStarted,
+)
+from turnstile.core.machine import Machine, loop
+from turnstile.core.messages import Reply, ToolResult, UserTurn
+from turnstile.core.run_state import RunState, begin_run
+from turnstile.core.step import begin, step
+
+OUTSIDE = (Cancelled, DeadlinePassed, MessageInjected)
+"""Events that someone outside spends, so that they may come round without the run spending anything."""
+
+Kind = Literal[
+    "no row", "dead row", "unreached state", "free cycle", "moved after its end", "no stop", "past its limit",
+    "unanswered", "lost text", "raised",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that must not be.
+
+    Attributes:
+        kind: What sort of thing.
+        what: It, in one line.
+        events: The events that lead there, `RunStarted` first, ready for `fold`; empty for what was found nowhere.
+    """
+
+    kind: Kind
+    what: str
+    events: tuple[Event, ...] = ()
+
+    def __str__(self) -> str:
+        path = " → ".join(type(event).__name__ for event in self.events)
+        return f"{self.kind}: {self.what}" + (f"\n    after {path}" if path else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an exploration found.
+
+    Attributes:
+        machine: The machine's fingerprint.
+        situations: How many situations there are.
+        moves: How many moves were tried.
+        taken: For each row, in the table's order, how often it was taken.
+        findings: All that must not be; empty for a sound machine.
+    """
+
+    machine: str
+    situations: int
+    moves: int
+    taken: tuple[tuple[str, int], ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the machine is sound."""
+        return not self.findings
+
+    def __str__(self) -> str:
+        lines = [
+            f"machine {self.machine}: {len(self.taken)} rows",
+            f"explored {self.situations} situations by {self.moves} moves",
+        ]
+        if self.ok:
+            lines += [
+                "every event has a row where it can come, and every row is taken",
+                "every cycle spends a counter, and a finished run never moves",
+                "every call is answered exactly once, and no text of the user is lost",
+            ]
+        return "\n".join(lines + [str(finding) for finding in self.findings])
+
+
+class _Place(NamedTuple):
+    """A run that stands for its situation, and how it came there."""
+
+    run: RunState
+    calls: tuple[str, ...]
+    texts: tuple[str, ...]
+    before: _Place | None
+    event: Event
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """All events from the run's start on."""
+        earlier = self.before.events if self.before else ()
+        return (*earlier, self.event)
+
+
+def explore(
+    machine: Machine = loop,
+    *,
+    starts: Iterable[RunStarted] = STARTS,
+    events: Mapping[str, Alphabet] | None = None,
+    outside: Collection[type[Event]] = (),
+) -> Report:
+    """Try all that can happen to a run.
+
+    Args:
+        machine: The machine to explore.
+        starts: Runs to start from; small limits keep the exploration short.
+        events: For states by name, the events that their effects may bring. Without it the engine's own events are
+            tried, and an extension's in every combination of a few values of their fields.
+        outside: An extension's events that someone outside spends, such as a person who decides.
+    """
+    search = _Search(machine, events or {}, {*OUTSIDE, *outside})
+    for start in starts:
+        search.explore(start)
+    return search.report()
+
+
+def situation(run: RunState) -> Hashable:
+    """All of a run that a guard may read, and nothing that only grows; equal for runs that no event can tell apart."""
+    if run.stop:
+        return run.state, run.stop.reason, run.stop.exhausted
+    limits = run.limits
+    has_budget = limits.tokens is not None or limits.cost is not None
+    return (
+        (run.state, run.in_flight, run.stopping),
+        (run.turns, run.retries, run.recoveries, run.nudges, run.repairs, run.model, run.trimmed, run.wrapping_up),
+        run.tool_calls if limits.tool_calls is not None else 0,
+        run.batch if limits.repeats is not None else None,
+        (run.charged_tokens, run.charged_cost, over_budget(run)) if has_budget else None,
+        tuple(verdict.digest for verdict in run.open.verdicts) if run.open else None,
+        (bool(run.results), bool(run.inbox), run.history.ends_with_results),
+        len(run.history) - run.window_start > 1,
+    )
+
+
+class _Search:
+    """An exploration under way."""
+
+    def __init__(self, machine: Machine, given: Mapping[str, Alphabet], outside: Collection[type[Event]]) -> None:
+        self._machine = machine
+        self._given = given
+        self._outside = outside
+        self._late = late_events(machine)
+        self._moves = self._situations = 0
+        self._taken: Counter[str] = Counter()
+        self._reached: set[str] = set()
+        self._findings: dict[tuple[Kind, str], Finding] = {}
+
+    def explore(self, start: RunStarted) -> None:
+        """Try everything on a run that starts so."""
+        run = begin_run(start)
+        places = {situation(run): _Place(run, (), _said(run), None, start)}
+        queue = deque(places)
+        edges: dict[Hashable, dict[Hashable, str]] = {}
+        while queue:
+            here = queue.popleft()
+            for place in self._moves_from(places[here]):
+                there = situation(place.run)
+                if type(place.event) not in self._outside:
+                    edges.setdefault(here, {})[there] = type(place.event).__name__
+                if there not in places:
+                    places[there] = place
+                    queue.append(there)
+        self._situations += len(places)
+        self._check_cycles(edges, places)
+
+    def _moves_from(self, place: _Place) -> Iterator[_Place]:
+        state = self._machine.state(place.run.state)
+        self._reached.add(state.name)
+        if state.final:
+            self._check_end(place)
+            return
+        for event in events_in(self._machine, place.run, self._given):
+            self._moves += 1
+            after = self._move(place, event)
+            if after is not None:
+                self._check(after)
+                yield after
+
+    def _move(self, place: _Place, event: Event) -> _Place | None:
+        if isinstance(event, EffectBegun):
+            return place._replace(run=begin(place.run), before=place, event=event)
+        try:
+            run, transition, _ = step(self._machine, place.run, event)
+        except NoRow as error:
+            self._find("no row", str(error), place, event)
+            return None
+        except Exception as error:  # noqa: BLE001 - whatever a row's guard or change raises is a finding
+            self._find("raised", f"{type(event).__name__} in {place.run.state!r}: {error!r}", place, event)
+            return None
+        self._taken[transition.row] += 1
+        calls = tuple(call.id for call in event.reply.calls) if isinstance(event, ModelReplied) else ()
+        texts = (event.text,) if isinstance(event, MessageInjected) else ()
+        return _Place(run, place.calls + calls, place.texts + texts, place, event)
+
+    def _check(self, place: _Place) -> None:
+        run, state = place.run, self._machine.state(place.run.state)
+        messages = run.messages
+        asked = [call.id for message in messages if isinstance(message, Reply) for call in message.calls]
+        answered = [message.call_id for message in messages if isinstance(message, ToolResult)]
+        if not (tuple(asked) == tuple(answered) == place.calls) or (state.final and run.open):
+            self._find("unanswered", f"not each call has one answer in {state.name!r}", place)
+        if _said(run) != place.texts:
+            self._find("lost text", f"what the user said is neither sent nor kept in {state.name!r}", place)
+        limits = run.limits
+        if run.turns > limits.turns + (limits.on_exhausted == "wrap_up"):
+            self._find("past its limit", f"{run.turns} turns of {limits.turns} in {state.name!r}", place)
+        if limits.tool_calls is not None and run.tool_calls > limits.tool_calls:
+            self._find("past its limit", f"{run.tool_calls} calls of {limits.tool_calls} in {state.name!r}", place)
+        if state.final != run.finished:
+            self._find(
+                "no stop", f"{state.name!r} is {'final' if state.final else 'live'}, the run has {run.stop}", place
+            )
+
+    def _check_end(self, place: _Place) -> None:
+        for event in self._late:
+            try:
+                step(self._machine, place.run, event)
+            except NoRow:
+                continue
+            self._find("moved after its end", f"{type(event).__name__} moves {place.run.state!r}", place, event)
+
+    def _check_cycles(
+        self, edges: Mapping[Hashable, Mapping[Hashable, str]], places: Mapping[Hashable, _Place]
+    ) -> None:
+        try:
+            TopologicalSorter(edges).prepare()
+        except CycleError as error:
+            cycle = list(reversed(error.args[1]))
+            path = "".join(f"{places[a].run.state} --{edges[a][b]}--> " for a, b in pairwise(cycle))
+            self._find("free cycle", f"{path}{places[cycle[-1]].run.state} spends no counter", places[cycle[0]])
+
+    def _find(self, kind: Kind, what: str, place: _Place, event: Event | None = None) -> None:
+        """Keep a finding once, by the first and so the shortest way that leads to it."""
+        if (kind, what) not in self._findings:
+            self._findings[kind, what] = Finding(kind, what, place.events if event is None else (*place.events, event))
+
+    def report(self) -> Report:
+        """What was found, with what was found nowhere."""
+        findings = list(self._findings.values())
+        findings += [Finding("dead row", str(row)) for row in self._machine.rows if not self._taken[row.name]]
+        findings += [
+            Finding("unreached state", state.name) for state in self._machine.states if state.name not in self._reached
+        ]
+        taken = tuple((row.name, self._taken[row.name]) for row in self._machine.rows)
+        return Report(self._machine.fingerprint, self._situations, self._moves, taken, tuple(findings))
+
+
+def _said(run: RunState) -> tuple[str, ...]:
+    """All that the user said, sent or kept."""
+    sent = tuple(item.text for item in run.history if isinstance(item, UserTurn) and not item.synthetic)
+    return sent + run.inbox
