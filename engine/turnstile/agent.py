@@ -224,11 +224,11 @@ class Agent(Generic[T]):
         Raises:
             ModelNotFound: No model is named, or its provider or key is unknown.
         """
-        chosen = model or self.model or os.environ.get("TURNSTILE_MODEL")
+        chosen = model if model is not None else self.model
         if chosen is None:
             from turnstile.models import first_available
 
-            chosen = first_available(os.environ).model
+            chosen = os.environ.get("TURNSTILE_MODEL") or first_available(os.environ).model
         choices = [chosen] if isinstance(chosen, str) or not isinstance(chosen, Sequence) else list(chosen)
         if not choices:
             raise ConfigurationError("an agent needs at least one model; got an empty list")

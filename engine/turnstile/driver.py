@@ -1,7 +1,7 @@
 """`Run`: the live handle of a run, and the only loop there is.
 
 It performs the state's effect, receives its event, and takes one transition. The effect is a task of its own, so that a
-message from outside (cancel, inject, the deadline) can be taken while it is under way, and so that whoever awaits a step
+message from outside (cancel, inject, the deadline) can be taken meanwhile, and so that whoever awaits a step
 can be cancelled without losing it: the effect goes on, and the next step receives what it brings.
 """
 
