@@ -16,9 +16,8 @@ from turnstile.core.limits import Limits, Retry
 from turnstile.core.machine import Machine, loop
 from turnstile.core.messages import Item, Message
 from turnstile.core.strict_json import JsonValue
-from turnstile.driver import Run
+from turnstile.driver import Outside, Run
 from turnstile.outputs import OutputType
-from turnstile.perform import Outside
 from turnstile.ports import Clock, ContextPolicy, ModelClient, Observer, Store, ToolRunner
 from turnstile.result import Result
 from turnstile.shell.clock import SystemClock

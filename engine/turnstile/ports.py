@@ -1,7 +1,7 @@
 """What the driver needs of the outside, as protocols, and the values that pass through them.
 
-An adapter turns what can be expected of the outside into values: a model client returns a `Reply` or a `ModelFailed`, a tool runner a
-result for each call. It raises only for bugs and misuse.
+An adapter turns what can be expected of the outside into values: a model client returns a `Reply` or a `ModelFailed`,
+a tool runner a result for each call. It raises only for bugs and misuse.
 """
 
 from __future__ import annotations
@@ -152,7 +152,8 @@ class ToolBatch:
 
     Attributes:
         event: Each call's result.
-        raised: A ``KeyboardInterrupt`` or ``SystemExit`` that a tool raised; the driver lets it go on once the results are kept.
+        raised: A ``KeyboardInterrupt`` or ``SystemExit`` that a tool raised; the driver lets it go on once the results
+            are kept.
     """
 
     event: ToolsFinished

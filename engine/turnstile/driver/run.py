@@ -34,7 +34,7 @@ from turnstile.core.messages import Item
 from turnstile.core.run_state import RunState, begin_run
 from turnstile.core.step import Transition, begin, effect_of, step
 from turnstile.core.strict_json import JsonValue
-from turnstile.perform import Outside, Performer
+from turnstile.driver.perform import Outside, Performer
 from turnstile.ports import Notice, Observer, Record
 from turnstile.result import Result
 

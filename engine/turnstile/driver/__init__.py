@@ -1,0 +1,8 @@
+"""The driver: the one loop that performs effects and takes transitions. It sees ports, never adapters."""
+
+from __future__ import annotations
+
+from turnstile.driver.perform import Outside
+from turnstile.driver.run import Run
+
+__all__ = ["Outside", "Run"]
