@@ -1,13 +1,14 @@
 """What a failing disk and a power cut do to the SQLite store: a real SQLite, on a file system that fails on order."""
 
 import itertools
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
 import pytest
 
-from turnstile.core.errors import StoreError, StoreFull
+from turnstile.core.errors import StoreError, StoreFull, StoreUnreachable
 from turnstile.core.events import EffectBegun, MessageInjected, RunStarted
 from turnstile.ports import Record
 from turnstile.stores import SQLiteStore
@@ -199,3 +200,31 @@ async def test_a_run_that_could_not_begin_can_be_begun_again(disk: Disk, tmp_pat
         await store.create(START)
         await store.append("run", Record(EffectBegun()))
         assert await store.load("run") == (START, Record(EffectBegun()))
+
+
+async def test_a_disk_where_processes_share_no_memory(tmp_path: Path) -> None:
+    """Without a write-ahead log a reader would stop the writer, so such a place is refused at once."""
+    usual = apsw.vfs_names()[0]
+    apsw.set_default_vfs("unix-dotfile")  # SQLite's own way for network disks: locks by files, no shared memory
+    try:
+        async with SQLiteStore(tmp_path / "runs.db") as store:
+            with pytest.raises(StoreUnreachable, match=r"expected journal mode 'wal', got 'delete'; .* local disk"):
+                await store.create(START)
+    finally:
+        apsw.set_default_vfs(usual)
+
+
+async def test_a_full_disk_has_no_room_for_the_shared_memory_either(tmp_path: Path) -> None:
+    """SQLite calls it an I/O error, and nobody would think of making room."""
+    async with SQLiteStore(tmp_path / "runs.db") as store:
+        await store.create(START)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))  # the kernel lets no file grow
+    try:
+        async with SQLiteStore(tmp_path / "runs.db") as store:
+            with pytest.raises(StoreFull, match="disk is full; make room"):
+                await store.load("run")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    async with SQLiteStore(tmp_path / "runs.db") as store:
+        assert await store.load("run") == (START,)

@@ -1,0 +1,289 @@
+"""The SQLite store in one process; what every store keeps is in tests/contracts."""
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import apsw
+import pytest
+
+from turnstile.core.errors import CodecError, NoSuchRun, UsageError
+from turnstile.core.events import EffectBegun, Event, MessageInjected, RunStarted
+from turnstile.core.run_state import RunState
+from turnstile.ports import Record
+from turnstile.stores import SQLiteStore
+
+START = Record(RunStarted("run", "prompt"))
+BEGUN = Record(EffectBegun())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file for a store."""
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def commits() -> Iterator[list[apsw.Connection]]:
+    """The connection of every commit, counted by SQLite itself."""
+    seen: list[apsw.Connection] = []
+
+    def watch(connection: apsw.Connection) -> None:
+        def committing() -> bool:
+            seen.append(connection)
+            return False  # go on
+
+        connection.set_commit_hook(committing)
+
+    apsw.connection_hooks.append(watch)
+    yield seen
+    apsw.connection_hooks.remove(watch)
+
+
+async def test_a_store_opened_again_has_what_the_last_one_kept(path: Path) -> None:
+    """A journal is for the next process."""
+    async with SQLiteStore(path) as store:
+        await store.create(Record(RunStarted("run", "prompt", session="chat"), at=1.5))
+        await store.append("run", BEGUN)
+    async with SQLiteStore(str(path)) as store:
+        assert [record.event for record in await store.load("run")] == [
+            RunStarted("run", "prompt", session="chat"),
+            EffectBegun(),
+        ]
+        assert await store.newest("chat") == "run"
+
+
+async def test_what_waits_shares_a_commit(path: Path, commits: list[apsw.Connection]) -> None:
+    """A commit waits for the disk, so a hundred runs must not wait a hundred times."""
+    async with SQLiteStore(path) as store:
+        await store.create(START)
+        other = apsw.Connection(str(path))
+        other.execute("BEGIN IMMEDIATE")  # holds up the writer until everything waits
+        commits.clear()
+        appends = [asyncio.ensure_future(store.append("run", BEGUN)) for _ in range(100)]
+        await asyncio.sleep(0)  # all are called now
+        other.execute("ROLLBACK")
+        await asyncio.gather(*appends)
+        assert len(commits) <= 2  # the one that was held up with what had come by then, and one for the rest
+        assert len(await store.load("run")) == 101
+        other.close()
+
+
+async def test_a_summary_of_each_run_is_kept_with_it(path: Path) -> None:
+    """Listing runs must not have to read journals."""
+    async with SQLiteStore(path) as store:
+        await store.create(Record(RunStarted("run", "prompt", agent="travel", session="chat"), at=1.5))
+        await store.append("run", Record(EffectBegun(), at=2.5))
+        await store.create(Record(RunStarted("other", "prompt"), at=3.5))
+    connection = apsw.Connection(str(path))
+    columns = "id, agent, session, started, seq, at"
+    assert connection.execute(f"SELECT {columns} FROM runs ORDER BY number").fetchall() == [  # noqa: S608 - ours
+        ("run", "travel", "chat", 1.5, 2, 2.5),
+        ("other", "agent", None, 3.5, 1, 3.5),
+    ]
+    connection.close()
+
+
+def test_serves_several_event_loops_at_once(path: Path) -> None:
+    """A program may run agents in threads, each with an event loop of its own, on one store."""
+    store = SQLiteStore(path)
+    together = threading.Barrier(4)
+
+    async def drive(run_id: str) -> None:
+        await store.create(Record(RunStarted(run_id, "prompt")))
+        together.wait()
+        for _ in range(25):
+            await store.append(run_id, BEGUN)
+
+    threads = [threading.Thread(target=lambda n=n: asyncio.run(drive(f"run {n}"))) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [len(asyncio.run(store.load(f"run {n}"))) for n in range(4)] == [26] * 4
+    asyncio.run(store.aclose())
+
+
+def test_an_append_outlives_its_event_loop(path: Path) -> None:
+    """A program that ends its loop in the middle of an append has called it, so it is kept."""
+    store = SQLiteStore(path)
+    asyncio.run(store.create(START))
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")  # holds up the writer until the loop is gone
+
+    async def leave() -> None:
+        task = asyncio.ensure_future(store.append("run", BEGUN))
+        await asyncio.sleep(0)
+        assert not task.done()
+
+    asyncio.run(leave())
+    other.execute("ROLLBACK")
+    other.close()
+    asyncio.run(store.aclose())
+    again = SQLiteStore(path)
+    assert asyncio.run(again.load("run")) == (START, BEGUN)
+    asyncio.run(again.aclose())
+
+
+async def test_a_store_let_go_without_closing_ends_its_threads(path: Path) -> None:
+    """A program may make a store for each request; those that nobody holds must not pile up."""
+    store = SQLiteStore(path)
+    await store.create(START)
+    await store.load("run")
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("turnstile-store")]
+    del store
+    gc.collect()
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+    async with SQLiteStore(path) as again:
+        assert await again.load("run") == (START,)
+
+
+async def test_a_closed_store_says_so(path: Path) -> None:
+    """Writing after the end would leave a thread and an open file behind."""
+    store = SQLiteStore(path)
+    await store.create(START)
+    await store.aclose()
+    await store.aclose()  # twice is once
+    for use in (store.create(START), store.append("run", BEGUN), store.load("run"), store.newest("chat")):
+        with pytest.raises(UsageError, match="is closed; make a new SQLiteStore for the file"):
+            await use
+
+
+async def test_closing_writes_what_waits(path: Path) -> None:
+    """What was called before the store was closed is kept, though nobody awaits it any more."""
+    store = SQLiteStore(path)
+    await store.create(START)
+    for _ in range(10):
+        task = asyncio.ensure_future(store.append("run", BEGUN))
+        await asyncio.sleep(0)
+        task.cancel()
+    await store.aclose()
+    async with SQLiteStore(path) as again:
+        assert len(await again.load("run")) == 11
+
+
+async def test_a_run_that_was_never_created(path: Path) -> None:
+    """A record of nothing would be lost, so it is refused; what others append at the same time is kept."""
+    async with SQLiteStore(path) as store:
+        await store.create(START)
+        refused, kept = await asyncio.gather(
+            store.append("typo", BEGUN), store.append("run", BEGUN), return_exceptions=True
+        )
+        assert isinstance(refused, NoSuchRun)
+        assert "has no run 'typo'; create it first, or check its id" in str(refused)
+        assert kept is None
+        assert await store.load("run") == (START, BEGUN)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+async def test_a_time_must_be_a_number(path: Path, number: float) -> None:
+    """SQLite would store NaN as nothing at all, and fail the commit of everyone who shares it."""
+    async with SQLiteStore(path) as store:
+        with pytest.raises(UsageError, match=r"needs finite times; got at=0\.0, duration_ms="):
+            await store.create(Record(RunStarted("run", "prompt"), duration_ms=number))
+
+
+async def test_a_name_must_be_text(path: Path) -> None:
+    """A byte of a command line that is no UTF-8 arrives as half a character, and cannot be looked up again."""
+    async with SQLiteStore(path) as store:
+        for start in (
+            RunStarted("\udcff", "prompt"),
+            RunStarted("run", "prompt", session="\udcff"),
+            RunStarted("run", "prompt", agent="\udcff"),
+        ):
+            with pytest.raises(UsageError, match=r"must be text that UTF-8 can hold; got '\\udcff'"):
+                await store.create(Record(start))
+        for use in (store.append("\udcff", BEGUN), store.load("\udcff"), store.newest("\udcff")):
+            with pytest.raises(UsageError, match="UTF-8"):
+                await use
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewAsked(Event):
+    """An event of an extended machine."""
+
+    codec_name: ClassVar[str] = "example.ReviewAsked"
+    by: str
+
+    def apply(self, run: RunState) -> RunState:
+        """Nothing changes."""
+        return run
+
+
+async def test_events_of_an_extension_are_kept_too(path: Path) -> None:
+    """An extension's runs are journaled as the engine's own; a store that doesn't know an event says so at once."""
+    asked = Record(ReviewAsked("Ann"))
+    async with SQLiteStore(path) as store:
+        await store.create(START)
+        with pytest.raises(CodecError, match="ReviewAsked"):
+            await store.append("run", asked)
+        await store.append("run", BEGUN)  # the run goes on
+    async with SQLiteStore(path, events=[ReviewAsked]) as store:
+        await store.append("run", asked)
+        assert await store.load("run") == (START, BEGUN, asked)
+
+
+async def test_text_with_halves_of_characters_is_kept(path: Path) -> None:
+    """A model's reply can be cut inside a character, and the journal holds what came."""
+    record = Record(MessageInjected("cut \ud83d"))
+    async with SQLiteStore(path) as store:
+        await store.create(START)
+        await store.append("run", record)
+        assert await store.load("run") == (START, record)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_is_told_to_open_its_own(path: Path) -> None:
+    """Threads don't survive a fork, so the child would wait for ever; and SQLite's locks don't either."""
+    script = """
+import asyncio, os, sys
+from turnstile.core.errors import UsageError
+from turnstile.core.events import RunStarted
+from turnstile.ports import Record
+from turnstile.stores import SQLiteStore
+
+store = SQLiteStore(sys.argv[1])
+asyncio.run(store.create(Record(RunStarted("run", "prompt"))))
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+try:
+    asyncio.run(store.load("run"))
+except UsageError as error:
+    os._exit(0 if "which forked this one; make a new one here" in str(error) else 4)
+os._exit(5)
+"""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, str(path)]
+    assert subprocess.run(command, env=dict(os.environ), check=False).returncode == 0  # noqa: S603 - our own script
+
+
+def test_sqlite_is_loaded_for_those_who_use_it() -> None:
+    """Most programs keep their runs in memory, and a command should not pay for what it does not use."""
+    script = (
+        "import sys, turnstile.stores; assert 'apsw' not in sys.modules; "
+        "turnstile.stores.SQLiteStore; assert 'apsw' in sys.modules; "
+        "from turnstile.stores import *; MemoryStore, SQLiteStore"
+    )
+    subprocess.run([sys.executable, "-c", script], env=dict(os.environ), check=True)  # noqa: S603 - our own script
+
+
+def test_stores_has_nothing_else() -> None:
+    """A typing error in a name must fail as it does in any module."""
+    import turnstile.stores
+
+    with pytest.raises(AttributeError, match=r"module 'turnstile\.stores' has no attribute 'SqliteStore'"):
+        turnstile.stores.SqliteStore  # noqa: B018 - to see it fail
+
+
+def test_a_store_shows_its_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It appears in messages; and a program that changes its folder later means the file that it named."""
+    monkeypatch.chdir(path.parent)
+    assert repr(SQLiteStore("runs.db")) == f"SQLiteStore({str(path)!r})"
