@@ -18,7 +18,6 @@ JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "Jso
 MAX_BYTES = 16 * 1024 * 1024  # above any model server's answer; a context of a million tokens is about 4 MB of text
 MAX_DEPTH = 64  # above any real schema or argument; CPython's own decoder recurses, so the cap also guards its stack
 MAX_DIGITS = 400  # 10**308 is the largest double (IEEE 754); Python refuses integer texts above 4,300 digits
-SAFE_INTEGER = 2**53 - 1  # RFC 8785 §3.2.2.3 and RFC 7493 §2.2: integers beyond are not the same for all readers
 
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
 
@@ -50,16 +49,24 @@ def loads(
     try:
         value: JsonValue = (_LENIENT if control_characters else _STRICT).decode(text)
     except json.JSONDecodeError as error:
-        msg = f"{error.msg} at line {error.lineno} column {error.colno}"
+        msg = f"{error.msg.removesuffix(' at')} at line {error.lineno} column {error.colno}"
         raise InvalidJSON(msg) from None
     return value
 
 
 def digest(name: str, value: JsonValue) -> str:
-    """A short name for (name, value) that is equal for equal JSON values, however they were written (RFC 8785)."""
+    """A short name for (name, value): equal for equal JSON values however they were written, different for others.
+
+    The values are written as RFC 8785 says. What it cannot write, integers that no double holds and lone surrogates, is
+    written in full, and marked so that no other value looks the same.
+    """
     import rfc8785  # loaded when first needed: an agent without tools never digests anything
 
-    return hashlib.sha256(rfc8785.dumps([name, _interoperable(value)])).hexdigest()
+    try:
+        text = rfc8785.dumps([name, value])
+    except ValueError:
+        text = b"exact " + json.dumps([name, value], sort_keys=True).encode()
+    return hashlib.sha256(text).hexdigest()
 
 
 def _check_depth(text: str, max_depth: int) -> None:
@@ -101,23 +108,6 @@ def _float(text: str) -> float:
         msg = f"the number {text[:40]} is too large"
         raise InvalidJSON(msg)
     return value
-
-
-def _interoperable(value: JsonValue) -> JsonValue:
-    """The value with what RFC 8785 cannot write replaced by a text that names it."""
-    if isinstance(value, dict):
-        return {_whole(key): _interoperable(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_interoperable(part) for part in value]
-    if isinstance(value, str):
-        return _whole(value)
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > SAFE_INTEGER:
-        return f"integer:{value}"
-    return value
-
-
-def _whole(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 _STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant)
