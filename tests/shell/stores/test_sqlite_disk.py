@@ -219,7 +219,7 @@ async def test_a_full_disk_has_no_room_for_the_shared_memory_either(tmp_path: Pa
     async with SQLiteStore(tmp_path / "runs.db") as store:
         await store.create(START)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))  # the kernel lets no file grow
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))  # the kernel lets no file grow beyond
     try:
         async with SQLiteStore(tmp_path / "runs.db") as store:
             with pytest.raises(StoreFull, match="disk is full; make room"):
