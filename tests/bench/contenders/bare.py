@@ -1,0 +1,91 @@
+"""The floor: a loop written by hand over plain dicts and httpx.
+
+The calls of a reply run one after another when it has a single one, else side by side: asynchronous ones under
+``asyncio.gather``, blocking ones in asyncio's own thread pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, TOOL_SCHEMA, Job, Once, make_tool
+
+COLD = """
+import asyncio, json, httpx
+client = httpx.AsyncClient(base_url="http://127.0.0.1:9")
+async def add(a: int, b: int) -> int: return a + b
+tools = {"add": add}
+"""
+
+Message = dict[str, Any]
+Ask = Callable[[list[Message]], Awaitable[Message]]
+
+
+def build(job: Job) -> Once:
+    """One run: a list of messages, and a loop around it."""
+    ask = ask_server(job) if job.url else ask_script(job)
+    add = make_tool(job)
+    tools = {"add": add if inspect.iscoroutinefunction(add) else partial(asyncio.to_thread, add)}
+
+    async def answer(call: Message) -> Message:
+        function = call["function"]
+        result = await tools[function["name"]](**json.loads(function["arguments"]))
+        return {"role": "tool", "tool_call_id": call["id"], "content": str(result)}
+
+    async def once() -> str:
+        messages: list[Message] = [{"role": "user", "content": PROMPT}]
+        while True:
+            message = await ask(messages)
+            messages.append(message)
+            calls = message.get("tool_calls")
+            if not calls:
+                return str(message["content"])
+            if len(calls) == 1:
+                messages.append(await answer(calls[0]))
+            else:
+                messages += await asyncio.gather(*map(answer, calls))
+
+    return once
+
+
+def ask_script(job: Job) -> Ask:
+    """The model scripted in process."""
+
+    async def ask(messages: list[Message]) -> Message:
+        await job.give_way()
+        return message_of(job, (len(messages) - 1) // (1 + job.calls))
+
+    return ask
+
+
+def message_of(job: Job, number: int) -> Message:
+    """The reply of that number, as OpenAI's API would give it."""
+    calls = [
+        {"id": call_id, "type": "function", "function": {"name": "add", "arguments": arguments}}
+        for call_id, arguments in job.calls_of(number)
+    ]
+    if not calls:
+        return {"role": "assistant", "content": job.answer}
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def ask_server(job: Job) -> Ask:
+    """The model server over httpx."""
+    import httpx
+
+    limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+    client = httpx.AsyncClient(limits=limits, timeout=TIMEOUT, headers={"Authorization": f"Bearer {API_KEY}"})
+    url = job.url + "/chat/completions"
+
+    async def ask(messages: list[Message]) -> Message:
+        response = await client.post(url, json={"model": job.model, "messages": messages, "tools": TOOL_SCHEMA})
+        response.raise_for_status()
+        message: Message = response.json()["choices"][0]["message"]
+        return message
+
+    return ask

@@ -1,0 +1,70 @@
+"""Turnstile, with the JSON log on, written to a file line by line; its journal stays in memory, as by default."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, Job, Once, make_tool
+
+if TYPE_CHECKING:
+    from turnstile.core.messages import Reply
+    from turnstile.ports import Delta, ModelClient, ModelRequest
+
+COLD = """
+from turnstile.agent import Agent
+from turnstile.models import OpenAIChat
+async def add(a: int, b: int) -> int:
+    "Add two integers."
+    return a + b
+agent = Agent(OpenAIChat("bench", base_url="http://127.0.0.1:9/v1", api_key="sk-bench"), tools=[add])
+"""
+
+
+def build(job: Job) -> Once:
+    """One run of an agent that was made once."""
+    from turnstile.agent import Agent
+    from turnstile.core.limits import Limits
+    from turnstile.log import JsonLog
+
+    log = JsonLog(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115 - open as long as the process
+    model = server_model(job) if job.url else Script(job)
+    agent = Agent(model, tools=[make_tool(job)], limits=Limits(turns=job.rounds + 1), observers=[log])
+
+    async def once() -> str:
+        return (await agent.run(PROMPT)).output
+
+    return once
+
+
+class Script:
+    """The model scripted in process; unlike `ScriptedModel` it keeps no request."""
+
+    name = "script"
+    price = None
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    async def reply(self, request: ModelRequest, progress: Callable[[Delta], None]) -> Reply:
+        """The reply of the round that the history has reached."""
+        from turnstile.core.messages import Reply, ToolCall, Usage
+
+        await self._job.give_way()
+        usage = Usage(input_tokens=10, output_tokens=5)
+        wanted = self._job.calls_of(len(request.items) - 1)
+        if not wanted:
+            return Reply(self._job.answer, usage=usage)
+        calls = tuple(ToolCall(call_id, "add", arguments) for call_id, arguments in wanted)
+        return Reply(calls=calls, finish="tool_calls", usage=usage)
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+def server_model(job: Job) -> ModelClient:
+    """The model server."""
+    from turnstile.models import OpenAIChat
+
+    return OpenAIChat(job.model, base_url=job.url, api_key=API_KEY, timeout=TIMEOUT, connections=CONNECTIONS)

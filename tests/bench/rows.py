@@ -1,0 +1,123 @@
+"""The rows of the table, and what each must reach: `ROWS` and `BARS`, after the project's performance goals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from figures import Figure, Table
+from peers import PEERS
+
+OURS = "turnstile"
+BEST_FRAMEWORK = "best framework"
+"""As what a bar compares with: the agent framework with the best figure of the row."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes:
+        name: What measures and bars call it.
+        title: What is measured.
+        unit: Of the figures.
+        more_is_better: As with runs a second.
+        missing: Why nobody has a figure yet.
+    """
+
+    name: str
+    title: str
+    unit: str
+    more_is_better: bool = False
+    missing: str = ""
+
+
+ROWS = (
+    Row("turn_10", "engine a turn, in process, 10 rounds", "µs"),
+    Row("turn_100", "engine a turn, in process, 100 rounds", "µs"),
+    Row("turn_1000", "engine a turn, in process, 1,000 rounds", "µs"),
+    Row("http_10", "a turn over HTTP, 10 rounds", "ms"),
+    Row("http_100", "a turn over HTTP, 100 rounds", "ms"),
+    Row("parallel_async", "a run with 8 tools sleeping 50 ms at once", "ms"),
+    Row("parallel_threads", "a run with 8 tools blocking 50 ms at once", "ms"),
+    Row("runs_1", "runs of 5 rounds in process, one at a time", "runs/s", more_is_better=True),
+    Row("runs_100", "runs of 5 rounds in process, 100 at once", "runs/s", more_is_better=True),
+    Row("runs_1000", "runs of 5 rounds in process, 1,000 at once", "runs/s", more_is_better=True),
+    Row("runs_10000", "runs of 5 rounds in process, 10,000 at once", "runs/s", more_is_better=True),
+    Row("memory_1000", "memory a run while 1,000 are live", "KiB"),
+    Row("memory_10000", "memory a run while 10,000 are live", "KiB"),
+    Row("http_runs_1", "runs of 5 rounds over HTTP, one at a time", "runs/s", more_is_better=True),
+    Row("http_runs_100", "runs of 5 rounds over HTTP, 100 at once", "runs/s", more_is_better=True),
+    Row("http_runs_1000", "runs of 5 rounds over HTTP, 1,000 at once", "runs/s", more_is_better=True),
+    Row("cold", "cold start: import and build an agent", "ms"),
+    Row("cold_memory", "resident memory after a cold start", "MiB"),
+    Row("import", "`import turnstile`, beside `import httpx`", "ms"),
+    Row("log_line", "a line of the log, beside structlog alone", "µs"),
+    Row("machine_step", "a step of the machine, beside a trigger of `transitions` alone", "µs"),
+    Row("journal", "journal, added to a turn", "ms", missing="not built yet"),
+    Row("resume", "resume of a 1,000-turn run", "ms", missing="not built yet"),
+    Row("stream", "a chunk of a stream", "µs", missing="not built yet"),
+)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What our figure of a row must reach.
+
+    Attributes:
+        row: The row.
+        bound: The most it may be, or, where more is better, the least.
+        of: Whose figure it is a multiple of; without one, the bound is in the row's unit.
+        of_row: Which row's figure that is; the same row's without one.
+    """
+
+    row: str
+    bound: float
+    of: str = ""
+    of_row: str = ""
+
+    def measured(self, table: Table) -> float | None:
+        """Our figure, as the bar wants it; ``None`` while a figure is missing."""
+        ours = median(table, self.row, OURS)
+        against = median(table, self.of_row or self.row, self.of) if self.of else 1.0
+        return ours / against if ours is not None and against else None
+
+    def is_met(self, measured: float) -> bool:
+        """Whether a measured value reaches the bar."""
+        return measured >= self.bound if BY_NAME[self.row].more_is_better else measured <= self.bound
+
+
+BY_NAME = {row.name: row for row in ROWS}
+
+BARS = (
+    Bar("turn_10", 150),
+    Bar("turn_10", 1 / 12, of="langgraph"),
+    Bar("turn_10", 0.6, of="burr"),
+    Bar("turn_100", 1.1, of=OURS, of_row="turn_10"),
+    Bar("turn_1000", 1.2, of=OURS, of_row="turn_10"),
+    Bar("turn_1000", 1 / 25, of=BEST_FRAMEWORK),
+    Bar("http_10", 1.3, of="bare"),
+    Bar("http_100", 1.0, of="bare"),
+    Bar("parallel_async", 53),
+    Bar("parallel_threads", 56),
+    Bar("runs_1000", 1500),
+    Bar("runs_1000", 0.9, of=OURS, of_row="runs_1"),
+    Bar("runs_10000", 0.8, of=OURS, of_row="runs_1000"),
+    Bar("memory_1000", 20),
+    Bar("http_runs_1000", 3.0, of="bare"),
+    Bar("http_runs_1000", 1.0, of=OURS, of_row="http_runs_1"),
+    Bar("cold", 1.5, of="bare"),
+    Bar("cold_memory", 45),
+    Bar("import", 1.0, of="bare"),
+)
+
+
+def median(table: Table, row: str, contender: str) -> float | None:
+    """A median of the table; ``None`` where there is none."""
+    cells = table.get(row, {})
+    if contender == BEST_FRAMEWORK:
+        medians = [median(table, row, peer.name) for peer in PEERS.values() if peer.is_framework]
+        known = [value for value in medians if value is not None]
+        best = max if BY_NAME[row].more_is_better else min
+        return best(known) if known else None
+    cell = cells.get(contender)
+    return cell.median if isinstance(cell, Figure) else None
