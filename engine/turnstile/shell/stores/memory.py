@@ -11,7 +11,7 @@ class MemoryStore:
     """Keeps the newest runs in memory; the default of the library, which writes nothing to disk unasked.
 
     Args:
-        keep: How many runs are kept; the oldest is let go for a new one, so that a long-lived process does not fill its memory.
+        keep: How many runs are kept; the oldest is let go for a new one, so that a long-lived process stays small.
     """
 
     def __init__(self, *, keep: int = 100) -> None:
