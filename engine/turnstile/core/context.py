@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 
 from turnstile.core.errors import ConfigurationError
 from turnstile.core.history import History
@@ -36,28 +37,28 @@ class LastTurns:
 
     def select(self, history: History, start: int) -> Sequence[Item]:
         """The items of the last user turns, none older than `start` but the question itself."""
-        left = self.turns
-        for index in range(len(history) - 1, start, -1):
-            left -= is_question(history[index])
-            if not left:
-                return window(history, index)
-        return window(history, start)
+        first = len(history)
+        for _ in range(self.turns):
+            question = history.question_before(first)
+            if question is None:
+                return window(history, start)
+            first = question
+        return window(history, max(first, start))
 
 
 def window(history: History, start: int) -> Sequence[Item]:
-    """The items from `start` on; when they don't begin with a question of the user, the latest one before leads them.
+    """The items from `start` on; when they don't begin with the user, the latest question before leads them.
 
     A provider refuses a conversation that begins with a reply or a result (Anthropic, Messages API: "first message must
-    use the user role"), and a model that no longer sees the question cannot answer it.
+    use the user role"), and a model that no longer sees the question cannot answer it. Without an earlier question,
+    what stands before the next one is left out.
     """
     if start <= 0:
         return history
-    if any(is_question(item) for item in history[start:]) and isinstance(history[start], UserTurn):
-        return history[start:]
-    question = next((history[index] for index in range(start - 1, -1, -1) if is_question(history[index])), None)
-    return (question, *history[start:]) if question else history[start:]
-
-
-def is_question(item: Item) -> bool:
-    """Whether an item is what a user said, not what the engine said in the user's place."""
-    return isinstance(item, UserTurn) and not item.synthetic
+    items = history[start:]
+    newest, before = history.question_before(len(history)), history.question_before(start)
+    if newest != before and isinstance(items[0], UserTurn):
+        return items
+    if before is not None:
+        return (history[before], *items)
+    return tuple(dropwhile(lambda item: not isinstance(item, UserTurn), items)) or items

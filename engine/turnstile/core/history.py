@@ -6,6 +6,7 @@ items. Nothing here can part a call from its result, since an item is a whole ex
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
@@ -30,11 +31,12 @@ def size_of(item: Item) -> int:
 class History(Sequence[Item]):
     """An immutable sequence of items; `append` gives a new one that shares what is there."""
 
-    __slots__ = ("_ends", "_items", "_length")
+    __slots__ = ("_ends", "_items", "_length", "_questions")
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._items: list[Item] = []
         self._ends: list[int] = []  # the size of all items up to and including each
+        self._questions: list[int] = []  # the indexes of what the user said
         for item in items:
             self._push(item)
         self._length = len(self._items)
@@ -52,9 +54,10 @@ class History(Sequence[Item]):
         """A history with the items added at its end."""
         longer = History.__new__(History)
         if len(self._items) == self._length:
-            longer._items, longer._ends = self._items, self._ends
+            longer._items, longer._ends, longer._questions = self._items, self._ends, self._questions
         else:  # somebody else has gone on from here: this is a fork
             longer._items, longer._ends = self._items[: self._length], self._ends[: self._length]
+            longer._questions = self._questions[: bisect_left(self._questions, self._length)]
         for item in items:
             longer._push(item)
         longer._length = self._length + len(items)
@@ -62,6 +65,8 @@ class History(Sequence[Item]):
 
     def _push(self, item: Item) -> None:
         self._ends.append((self._ends[-1] if self._ends else 0) + size_of(item))
+        if isinstance(item, UserTurn) and not item.synthetic:
+            self._questions.append(len(self._items))
         self._items.append(item)
 
     def size(self, start: int = 0) -> int:
@@ -69,6 +74,11 @@ class History(Sequence[Item]):
         if start >= self._length:
             return 0
         return self._ends[self._length - 1] - (self._ends[start - 1] if start else 0)
+
+    def question_before(self, index: int) -> int | None:
+        """Index of the latest item before `index` that the user said, not the engine in the user's place."""
+        place = bisect_left(self._questions, min(index, self._length))
+        return self._questions[place - 1] if place else None
 
     @property
     def ends_with_results(self) -> bool:
