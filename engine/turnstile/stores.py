@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 __all__ = ["MemoryStore", "SQLiteStore"]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> object:
     """Load SQLite only for those who use it."""
     if name == "SQLiteStore":

@@ -20,7 +20,11 @@ from turnstile import (
     tool,
 )
 from turnstile.agent import AgentOptions
-from turnstile.ports import Delta, ToolStarted
+from turnstile.core.errors import StoreFull
+from turnstile.core.events import ToolsFinished
+from turnstile.core.fold import fold
+from turnstile.ports import Delta, Record, ToolStarted
+from turnstile.stores import MemoryStore
 from turnstile.testing import FrozenClock, ScriptedModel, assert_path, call
 from turnstile.testing.scripted import Answering, Said
 
@@ -196,3 +200,79 @@ async def test_same_events_same_trace_ten_times() -> None:
             "await_model execute_tools append_results await_model execute_tools append_results await_model done",
         )
     assert len(traces) == 1
+
+
+class SlowStore(MemoryStore):
+    """A store whose appends wait, as a disk's do, and go on when the task that awaits them is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = asyncio.Event()
+        self.open = asyncio.Event()
+        self.fails = 0
+
+    async def create(self, start: Record) -> None:
+        """Wait after it was kept."""
+        await super().create(start)
+        await self._wait()
+
+    async def append(self, run_id: str, record: Record) -> None:
+        """Fail as often as told, or wait after it was kept."""
+        if self.fails and isinstance(record.event, ToolsFinished):
+            self.fails -= 1
+            raise StoreFull("the disk", "no space left")
+        await super().append(run_id, record)
+        await self._wait()
+
+    async def _wait(self) -> None:
+        self.waiting.set()
+        await self.open.wait()
+
+
+async def test_a_step_cancelled_while_it_is_kept_repeats_no_effect() -> None:
+    """What the store was given is kept, so the run has moved: its payment is made once, and its journal folds."""
+    paid, store = [], SlowStore()
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        paid.append(1)
+        return "paid"
+
+    agent = Agent(ScriptedModel([call("pay"), "thanks"]), tools=[pay], store=store)
+    run = agent.start("pay", run_id="r")
+    for _ in range(40):  # cancelled at each await of each step, and driven on
+        store.waiting.clear()
+        store.open.clear()
+        if run.finished:
+            break
+        step = asyncio.create_task(run.step())
+        waiting = asyncio.create_task(store.waiting.wait())
+        await asyncio.wait([step, waiting], return_when=asyncio.FIRST_COMPLETED)
+        step.cancel()
+        waiting.cancel()
+        await asyncio.gather(step, waiting, return_exceptions=True)
+    assert run.result.output == "thanks"
+    assert paid == [1]
+    assert fold(agent.machine, [record.event for record in await store.load("r")]) == run.snapshot
+
+
+async def test_an_event_that_could_not_be_kept_is_not_lost() -> None:
+    """A full disk stops the run where it is; with room again it goes on, and the tool is not run again."""
+    paid, store = [], SlowStore()
+    store.open.set()
+    store.fails = 1
+
+    @tool
+    def pay() -> str:
+        """Pay."""
+        paid.append(1)
+        return "paid"
+
+    run = Agent(ScriptedModel([call("pay"), "thanks"]), tools=[pay], store=store).start("pay")
+    await run.step()
+    with pytest.raises(StoreFull):
+        await run.step()
+    assert run.state == "execute_tools"
+    assert (await run.finish()).output == "thanks"
+    assert paid == [1]

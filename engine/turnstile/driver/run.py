@@ -65,6 +65,8 @@ class Run(Generic[T]):
         self._thread = 0
         self._stepping = False
         self._left = False
+        self._created = False  # also while the store is at it: what was begun there goes on when a task is cancelled
+        self._unkept: tuple[Event, float] | None = None
         self._call_off: Callable[[], None] | None = None
         self._observers: list[Observer] = list(outside.observers)
 
@@ -197,7 +199,13 @@ class Run(Generic[T]):
         start, store, clock = self._run.start, self._outside.store, self._outside.clock
         if start.session is not None:
             start = replace(start, history=await _said_before(self._outside, start.session))
-        await store.create(Record(start, clock.time()))
+        if not self._created:
+            self._created = True
+            try:
+                await store.create(Record(start, clock.time()))
+            except Exception:
+                self._created = False
+                raise
         self._run = begin_run(start)
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._performer = Performer(self._outside, self._run, self._notify)
@@ -206,7 +214,9 @@ class Run(Generic[T]):
         self._notify(start)
 
     async def _next_event(self) -> tuple[Event, float]:
-        """The event that comes first: from the mail, or what the effect brings."""
+        """The event that comes first: one that could not be kept, from the mail, or what the effect brings."""
+        if self._unkept is not None:
+            return self._unkept
         while True:
             # A finished effect comes before an order to stop, so that no paid reply and no result is dropped.
             done = self._effect is not None and self._effect.done()
@@ -229,8 +239,15 @@ class Run(Generic[T]):
                     self._wake = None
 
     async def _begin(self, effect: Effect) -> None:
+        try:
+            await self._outside.store.append(self.run_id, Record(EffectBegun(), self._outside.clock.time()))
+        except asyncio.CancelledError:
+            self._launch(effect)  # it is on record as begun, so it begins
+            raise
+        self._launch(effect)
+
+    def _launch(self, effect: Effect) -> None:
         assert self._performer is not None  # noqa: S101 - _open made it
-        await self._outside.store.append(self.run_id, Record(EffectBegun(), self._outside.clock.time()))
         self._run = begin(self._run)
         self._began = self._outside.clock.monotonic()
         self._effect = asyncio.get_running_loop().create_task(self._performer.perform(effect, self._run))
@@ -239,7 +256,18 @@ class Run(Generic[T]):
     async def _take(self, event: Event, duration_ms: float) -> Transition:
         at = self._outside.clock.time()
         moved, transition, _ = step(self._outside.machine, self._run, event, at=at, duration_ms=duration_ms)
-        await self._outside.store.append(self.run_id, Record(event, at, duration_ms))
+        self._unkept = event, duration_ms
+        try:
+            await self._outside.store.append(self.run_id, Record(event, at, duration_ms))
+        except asyncio.CancelledError:
+            await self._move(moved, transition)  # the store goes on, so the run does: else the effect would be repeated
+            raise
+        await self._move(moved, transition)
+        return transition
+
+    async def _move(self, moved: RunState, transition: Transition) -> None:
+        """Be in the next state, and let go of what belonged to the last one."""
+        self._unkept = None
         self._run = moved
         self._transitions.append(transition)
         if self._effect is not None and not transition.stays:
@@ -252,7 +280,6 @@ class Run(Generic[T]):
         if self._performer is not None and self._performer.raised is not None:
             raised, self._performer.raised = self._performer.raised, None
             raise raised
-        return transition
 
     async def _abandon(self) -> None:
         """End an effect whose event nobody waits for."""
