@@ -129,7 +129,7 @@ class Tool(Generic[P, R]):
         self.max_calls = max_calls
         self.repeats = repeats
         self.sequential = sequential
-        self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_call_of(function))
+        self.is_async = _is_async(function)
         self._description = description
         _check_options(self)
         self._signature = _signature_of(self)
@@ -201,13 +201,18 @@ def tool(
 
 
 def _name_of(function: Callable[..., object]) -> str:
-    inner = function.func if isinstance(function, functools.partial) else function
+    inner = _inner(function)
     return str(getattr(inner, "__name__", type(inner).__name__))
 
 
-def _call_of(function: object) -> object:
-    """What runs when an object that is no function is called."""
-    return getattr(type(function), "__call__", None)  # noqa: B004 - not whether it can be called, but with what
+def _is_async(function: Callable[..., object]) -> bool:
+    inner = _inner(function)
+    called = getattr(type(inner), "__call__", None)  # noqa: B004 - not whether it can be called, but what runs then
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(called)
+
+
+def _inner(function: Callable[..., object]) -> Callable[..., object]:
+    return function.func if isinstance(function, functools.partial) else function
 
 
 def _check_options(tool: Tool[..., Any]) -> None:

@@ -104,12 +104,11 @@ def describe(name: str, function: Callable[..., object], signature: inspect.Sign
         if isinstance(parameter.default, FieldInfo):
             problem = f"has a Field as default, which a direct call would get; write {key}: Annotated[…, Field(…)] = …"
             raise ToolDefinitionError(name, f"parameter {key!r} {problem}")
-    fields = _fields(hints, shown)
     try:
-        adapter = _adapter(fields)
+        adapter = _adapter(hints, shown)
         made = adapter.json_schema(schema_generator=_Untitled)
     except Exception as error:
-        raise _culprit(name, fields, error) from error
+        raise _culprit(name, {key: hints[key] for key in shown}, error) from error
     schema = _plain(name, made)
     properties = cast("dict[str, dict[str, JsonValue]]", schema["properties"])
     for key, parameter in shown.items():
@@ -150,27 +149,23 @@ def _is_context(hint: object) -> bool:
     return hint is ToolContext
 
 
-def _fields(hints: Mapping[str, Any], shown: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
-    """The keys of the arguments' dictionary with their types: what has a default may be missing."""
+def _adapter(hints: Mapping[str, Any], shown: Mapping[str, inspect.Parameter]) -> TypeAdapter[Mapping[str, object]]:
+    """What checks a dictionary of arguments, of which those with a default may be missing."""
     fields: dict[str, Any] = {}
     for key, parameter in shown.items():
         hint = hints[key]
         fields[key] = Required[hint] if parameter.default is inspect.Parameter.empty else NotRequired[hint]
-    return fields
-
-
-def _adapter(fields: dict[str, Any]) -> TypeAdapter[Mapping[str, object]]:
     make: Any = TypedDict  # type checkers want its keys written out, and they are known only now
     arguments = make("Arguments", fields)
     arguments.__pydantic_config__ = ConfigDict(extra="forbid")
     return TypeAdapter(arguments)
 
 
-def _culprit(name: str, fields: Mapping[str, Any], error: Exception) -> ToolDefinitionError:
+def _culprit(name: str, hints: Mapping[str, Any], error: Exception) -> ToolDefinitionError:
     """The error that names the parameter whose type pydantic cannot describe."""
-    for key, hint in fields.items():
+    for key, hint in hints.items():
         try:
-            TypeAdapter(get_args(hint)[0]).json_schema()
+            TypeAdapter(hint).json_schema()
         except Exception as found:  # noqa: BLE001 - whatever it is, it is why this parameter has no schema
             return ToolDefinitionError(name, f"parameter {key!r} has a type without a schema: {_first_line(found)}")
     return ToolDefinitionError(name, f"its parameters have no schema: {_first_line(error)}")
@@ -189,7 +184,8 @@ def _plain(name: str, made: Mapping[str, Any]) -> dict[str, JsonValue]:
     try:
         return cast("dict[str, JsonValue]", loads(json.dumps(schema)))
     except InvalidJSON as error:
-        raise ToolDefinitionError(name, f"its schema is no JSON: {error}; give it finite bounds") from None
+        problem = f"its schema is no JSON: {error}; use finite numbers as defaults and examples of its types"
+        raise ToolDefinitionError(name, problem) from None
 
 
 def _complete(described: dict[str, JsonValue], said: str, default: object) -> None:

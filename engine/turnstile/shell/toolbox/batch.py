@@ -53,6 +53,8 @@ class Batch:
         self._monotonic = monotonic
         self._given_up = given_up
         self._loop = asyncio.get_running_loop()
+        self._owner = asyncio.current_task()
+        self._cancelled = self._owner.cancelling() if self._owner else 0  # before, and then lived on
         self._context = contextvars.copy_context()
         self._idle = asyncio.Event()
         self._advancing = False
@@ -99,7 +101,7 @@ class Batch:
             return
         self._advancing = True
         while self._waiting and len(self._running) < self._work.parallel:
-            if self._work.stop.is_set():
+            if self._is_over():
                 self._halt("cancelled")
                 break
             if self._running and (self._waiting[0].tool.sequential or self._runs_alone()):
@@ -108,6 +110,10 @@ class Batch:
         self._advancing = False
         if not self._waiting and not self._running:
             self._idle.set()
+
+    def _is_over(self) -> bool:
+        """Whether no call may start any more, though nobody may have been told yet."""
+        return self._work.stop.is_set() or (self._owner is not None and self._owner.cancelling() > self._cancelled)
 
     def _runs_alone(self) -> bool:
         return any(job.tool.sequential for job in self._running.values())
@@ -118,7 +124,7 @@ class Batch:
         job.task = self._loop.create_task(self._drive(job), context=self._context.copy())
 
     async def _drive(self, job: Job) -> None:
-        if self._work.stop.is_set():
+        if self._is_over():
             self._halt("cancelled")
             return
         job.began = self._monotonic()

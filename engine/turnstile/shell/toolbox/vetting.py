@@ -68,7 +68,7 @@ def parse(text: str) -> tuple[JsonValue, str]:
         # Some servers encode the arguments twice (Ollama with some models): once more, and never again.
         return (loads(value, control_characters=True) if isinstance(value, str) else value), ""
     except InvalidJSON as error:
-        return None, str(error)
+        return None, str(error)[:PREVIEW_CHARS]  # it may quote a key, and the key is the model's
 
 
 def _unknown(name: str, tools: Mapping[str, AnyTool]) -> str:
