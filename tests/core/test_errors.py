@@ -1,0 +1,89 @@
+"""The tree of errors: each carries its data, and the docstring that users read is the tree that there is."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from turnstile.core import errors
+from turnstile.core.errors import NoRow, RunFailed, TurnstileError
+
+CLASSES = {
+    name: kind for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, TurnstileError)
+}
+
+
+def documented_tree() -> dict[str, str]:
+    """Each error's name with its parent's, read from the drawing in the module's docstring."""
+    parents: dict[str, str] = {}
+    path: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        found = re.match(r"    ([│ ├└─]*)([A-Z]\w+)", line)
+        if found:
+            depth = len(found[1]) // 4
+            path[depth:] = [found[2]]
+            parents[found[2]] = path[depth - 1] if depth else "Exception"
+    return parents
+
+
+def test_the_tree_in_the_docstring_is_the_tree_of_classes() -> None:
+    """Users choose what to catch by looking at it."""
+    assert documented_tree() == {name: kind.__bases__[0].__name__ for name, kind in CLASSES.items()}
+
+
+@pytest.mark.parametrize("kind", CLASSES.values())
+def test_each_error_says_what_it_means(kind: type[TurnstileError]) -> None:
+    """An error without a sentence is looked up in the code."""
+    assert kind.__doc__
+    assert kind.__doc__[0].isupper()
+
+
+def test_an_event_without_a_row_is_told_with_all_that_was_tried() -> None:
+    """It is our bug, so the report has to hold what we need."""
+    error = NoRow("done", "Cancelled", ())
+    assert str(error) == (
+        "no row takes Cancelled in state 'done'; rows tried: none: the table has no row for this pair"
+    )
+
+    error = NoRow("open", "Reviewed", (("yes", "is_good"), ("no", "is_bad")))
+    assert str(error) == "no row takes Reviewed in state 'open'; rows tried: yes (not is_good); no (not is_bad)"
+    assert (error.state, error.event, error.refused) == ("open", "Reviewed", (("yes", "is_good"), ("no", "is_bad")))
+
+
+def test_a_failed_run_says_why() -> None:
+    """The reason is the first thing that anybody asks."""
+    error = RunFailed("run-1", "cancelled", "by the user")
+    assert str(error) == "run 'run-1' failed: cancelled (by the user)"
+    assert str(RunFailed("run-1", "max_turns", "")) == "run 'run-1' failed: max_turns"
+    assert (error.run_id, error.reason, error.detail) == ("run-1", "cancelled", "by the user")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (errors.ToolDefinitionError("add", "no docstring"), "tool 'add': no docstring"),
+        (
+            errors.RunExists("run-1"),
+            "run 'run-1' exists already; choose another run_id, or leave it out to get a new one",
+        ),
+        (
+            errors.RunFinished("run-1", "done"),
+            "run 'run-1' is done; it takes no further step (look at run.finished before stepping)",
+        ),
+        (
+            errors.RunBusy("run-1"),
+            "run 'run-1' is being stepped by another task; one task drives a run at a time",
+        ),
+        (
+            errors.InsideEventLoop("agent.run_sync()", "await agent.run()"),
+            "agent.run_sync() cannot be used inside a running event loop; use `await agent.run()` there",
+        ),
+        (errors.CodecError("Cancelled", "why", "missing"), "record Cancelled, field why: missing"),
+        (errors.CodecError("", "", "not UTF-8"), "record: not UTF-8"),
+    ],
+)
+def test_an_error_names_the_thing_and_the_way_out(error: TurnstileError, text: str) -> None:
+    """The text is all that most people see of it."""
+    assert str(error) == text

@@ -1,0 +1,33 @@
+"""Events: frozen facts whose parts fit each other."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from turnstile.core.events import EVENTS, Cancelled, EffectBegun, ModelReplied, RunStarted, Verdict
+from turnstile.core.machine import loop
+from turnstile.core.messages import Reply, ToolCall
+
+CALLS = (ToolCall("a", "tool", "{}"), ToolCall("b", "tool", "{}"))
+
+
+@pytest.mark.parametrize("ids", [[], ["a"], ["b", "a"], ["a", "b", "c"]])
+def test_a_vetted_reply_has_one_verdict_for_each_call(ids: list[str]) -> None:
+    """A call that nobody looked at must not be run."""
+    assert ModelReplied(Reply(calls=CALLS), (Verdict("a", ""), Verdict("b", ""))).verdicts[1].call_id == "b"
+    with pytest.raises(ValueError, match=r"one verdict for each call, in call order: expected \['a', 'b'\], got"):
+        ModelReplied(Reply(calls=CALLS), tuple(Verdict(id_, "") for id_ in ids))
+
+
+def test_the_events_are_those_that_the_table_takes() -> None:
+    """What the list leaves out would be explored and stored by nobody."""
+    assert {event for row in loop.rows for event in row.events} == set(EVENTS)
+    assert not {RunStarted, EffectBegun} & set(EVENTS)
+
+
+def test_events_are_frozen() -> None:
+    """A journal tells what happened; nobody changes that afterwards."""
+    with pytest.raises(FrozenInstanceError):
+        Cancelled("a").why = "b"  # type: ignore[misc]
