@@ -14,7 +14,7 @@ from turnstile.cli.options import Settings
 from turnstile.cli.preparing import Job, prepare
 from turnstile.cli.progress import Progress
 from turnstile.cli.running import report, to_the_end
-from turnstile.cli.screen import Screen, one_line
+from turnstile.cli.screen import Screen, one_line, prints_aside
 from turnstile.cli.wording import why_not
 from turnstile.result import Result
 
@@ -123,8 +123,9 @@ class _Talk:
     async def _answer(self, prompt: str) -> int:
         progress = Progress(self._screen, streams=self._job.streams)
         options = self._job.options(progress, session=self._session)
-        async with self._job.agent.start(prompt, **options) as live:
-            interrupted = await to_the_end(live, self._screen, progress)
+        with prints_aside(), progress:
+            async with self._job.agent.start(prompt, **options) as live:
+                interrupted = await to_the_end(live, self._screen, progress)
         self._last = result = live.result
         return report(result, self._job, progress, interrupted=interrupted)
 

@@ -61,7 +61,7 @@ def _offline(module: ModuleType) -> Callable[[], ModelClient] | None:
 
 
 def _own_module(module_name: str, name: str) -> ModuleType:
-    if not all(part.isidentifier() for part in module_name.split(".")):
+    if module_name.endswith(".py") or not all(part.isidentifier() for part in module_name.split(".")):
         dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
         hint = f"{dotted}:{name.partition(':')[2]}" if dotted else "module:attribute"
         raise Misuse(f"{module_name!r} in {name!r} is not a module's name; write {hint}, as an import would")

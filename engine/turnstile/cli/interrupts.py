@@ -33,12 +33,17 @@ class Interrupts:
         self.happened = False
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._pressed)
+        with suppress(NotImplementedError):  # on Windows the loop does by itself what is done here:
+            # While it has any handler, a signal wakes the loop, also one that comes just before it goes to wait.
+            self._loop.add_signal_handler(signal.SIGINT, lambda: None)
+        signal.signal(signal.SIGINT, self._pressed)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        with suppress(NotImplementedError):
+            self._loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, self._before)
 
     def _pressed(self, _signal: int, _frame: FrameType | None) -> None:

@@ -36,6 +36,7 @@ class Keys:
         self._pressed: asyncio.Future[str] | None = None
 
     def __enter__(self) -> Self:
+        self._set()
         return self
 
     def __exit__(
@@ -49,9 +50,7 @@ class Keys:
 
     async def press(self) -> str:
         """The next key: a character, or one of `END`."""
-        # Set each time, since a shell that stopped and continued us may have reset it. Ctrl-C stays a signal in this
-        # mode, and what was typed ahead is kept.
-        tty.setcbreak(self._terminal, termios.TCSADRAIN)
+        self._set()  # again, since a shell that stopped and continued us may have reset it
         loop = asyncio.get_running_loop()
         self._pressed = loop.create_future()
         loop.add_reader(self._terminal, self._read)
@@ -59,6 +58,10 @@ class Keys:
             return await self._pressed
         finally:
             loop.remove_reader(self._terminal)
+
+    def _set(self) -> None:
+        """Let each key come at once and unseen; Ctrl-C stays a signal, and what was typed ahead is kept."""
+        tty.setcbreak(self._terminal, termios.TCSADRAIN)
 
     def end(self) -> None:
         """Let who waits for a key have the end instead."""

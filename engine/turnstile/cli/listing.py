@@ -33,15 +33,26 @@ def _about(name: str) -> Entry:
 
 
 def tools(name: str | None) -> list[Entry]:
-    """The tools of one agent, or of all installed ones.
+    """The tools of one agent, or of all installed ones that can be loaded.
 
     Raises:
-        TurnstileError: There is no such agent, or its tools cannot be offered.
+        TurnstileError: There is no agent of that name, or its tools cannot be offered.
     """
+    if name is not None:
+        return _tools_of(name)
+    entries: list[Entry] = []
+    for each in installed():
+        try:
+            entries += _tools_of(each)
+        except TurnstileError as error:
+            Screen().warn(f"left out: {error}")
+    return entries
+
+
+def _tools_of(name: str) -> list[Entry]:
     return [
-        {"agent": each, "tool": spec.name, "what it does": spec.description, "parameters": dict(spec.parameters)}
-        for each in ([name] if name is not None else installed())
-        for spec in find(each).agent.toolbox.specs
+        {"agent": name, "tool": spec.name, "what it does": spec.description, "parameters": dict(spec.parameters)}
+        for spec in find(name).agent.toolbox.specs
     ]
 
 
@@ -49,25 +60,22 @@ def models() -> list[Entry]:
     """The providers, with the model that is used when only a key is known, and the variable that holds the key."""
     from turnstile.models import PROVIDERS
 
-    entries: list[Entry] = []
-    for provider in PROVIDERS:
-        variable, _ = provider.key(os.environ)
-        # An address of the user's own may hold a password, so its variable is named instead.
-        entries.append(
-            {
-                "provider": provider.name,
-                "default model": provider.default_model,
-                "key": variable or (provider.keys[0] if provider.needs_key else ""),
-                "set": "yes" if variable else "",
-                "address": f"${provider.url_variable}" if os.environ.get(provider.url_variable) else provider.base_url,
-                "documentation": provider.source,
-            }
-        )
-    return entries
+    return [
+        {
+            "provider": provider.name,
+            "default model": provider.default_model,
+            "key": provider.key(os.environ)[0] or (provider.keys[0] if provider.needs_key else ""),
+            "set": "yes" if provider.key(os.environ)[1] else "",
+            # An address of the user's own may hold a password, so its variable is named instead.
+            "address": f"${provider.url_variable}" if provider.url_variable in os.environ else provider.base_url,
+            "documentation": provider.source,
+        }
+        for provider in PROVIDERS
+    ]
 
 
 def show(entries: Sequence[Entry], *, as_json: bool, nothing: str) -> None:
-    """Write a list to standard output, in the form that its reader needs; what is too long for a table stays out of it."""
+    """Write a list to standard output, in the form that its reader needs; nested values are for programs only."""
     screen = Screen()
     if as_json:
         screen.answer(json_text(list(entries)))

@@ -147,5 +147,5 @@ def file_store(path: str, machine: Machine) -> SQLiteStore:
     """
     from turnstile.stores import SQLiteStore
 
-    own = dict.fromkeys(event for row in machine.rows for event in row.events if event not in EVENTS)
+    own = {event: None for row in machine.rows for event in row.events if event not in EVENTS}
     return SQLiteStore(path, events=own)

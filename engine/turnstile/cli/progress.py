@@ -56,8 +56,8 @@ class Progress:
             self._write(notice)
             return
         self._end_text()
-        if isinstance(notice, Transition) and notice.source == "await_model" and not run.finished:
-            self._written.clear()
+        if isinstance(notice, Transition) and notice.dest == "await_model" and not notice.stays:
+            self._written.clear()  # another request follows, and its reply may come in one piece
         line = narrate(notice, run) if self._narrates else ""
         if line:
             self._screen.say(line)

@@ -86,13 +86,15 @@ def _keys() -> Keys:
 async def _run(job: Job, prompt: str, keys: Keys | None, diagram: str | None) -> int:
     progress = Progress(job.screen, narrates=keys is None, streams=job.streams)
     try:
-        async with job.agent.start(prompt, **job.options(progress, session=job.settings.session)) as live:
-            if keys is None:
-                interrupted = await to_the_end(live, job.screen, progress)
-            else:
-                from turnstile.cli.stepping import by_key
+        options = job.options(progress, session=job.settings.session)
+        with prints_aside(), progress:
+            async with job.agent.start(prompt, **options) as live:
+                if keys is None:
+                    interrupted = await to_the_end(live, job.screen, progress)
+                else:
+                    from turnstile.cli.stepping import by_key
 
-                interrupted = await by_key(live, keys, job.screen, progress)
+                    interrupted = await by_key(live, keys, job.screen, progress)
         status = report(live.result, job, progress, interrupted=interrupted)
         if diagram is not None:
             draw_run(live.result, job.agent.machine, diagram)
@@ -103,7 +105,7 @@ async def _run(job: Job, prompt: str, keys: Keys | None, diagram: str | None) ->
 
 async def to_the_end(live: Run[Any], screen: Screen, progress: Progress) -> bool:
     """Drive a run to its end; tells whether Ctrl-C ended it."""
-    with prints_aside(), progress, Interrupts(lambda: cancel(live, screen), progress.pause) as interrupts:
+    with Interrupts(lambda: cancel(live, screen), progress.pause) as interrupts:
         while not live.finished:
             await live.step()
     return interrupts.happened

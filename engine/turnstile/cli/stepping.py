@@ -7,7 +7,7 @@ from typing import Any
 from turnstile.cli.interrupts import Interrupts
 from turnstile.cli.keys import END, Keys
 from turnstile.cli.progress import Progress
-from turnstile.cli.screen import Screen, prints_aside
+from turnstile.cli.screen import Screen
 from turnstile.cli.wording import spent, taken, upcoming, why_not
 from turnstile.core.step import Transition
 from turnstile.driver import Run
@@ -29,7 +29,7 @@ async def by_key(live: Run[Any], keys: Keys, screen: Screen, progress: Progress)
 
     last: Transition | None = None
     stops = True
-    with prints_aside(), progress, keys, Interrupts(ask, restore) as interrupts:
+    with keys, Interrupts(ask, restore) as interrupts:
         while not live.finished:
             progress.pause()
             screen.warn(f"{live.state} ({spent(live.snapshot)})\n{upcoming(live.effect, live.snapshot)}")

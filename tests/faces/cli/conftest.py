@@ -9,11 +9,16 @@ import re
 import select
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from typer.testing import CliRunner, Result
+
+from turnstile.cli.app import app
 
 COMMAND = (sys.executable, "-c", "from turnstile.cli import main; main()")
 # A new session takes the terminal at its standard input as its own, so that Ctrl-C there reaches it (tty_ioctl(4)).
@@ -53,24 +58,83 @@ def talk(request):
 
 
 agent = Agent(ScriptedModel(talk), name="demo", tools=[get_weather, explode])
+bundled = Agent(name="bundled", tools=[get_weather, explode])
+
+
+def offline_model():
+    return ScriptedModel(talk, name="offline")
 '''
+EXTENDED = """
+from dataclasses import dataclass
+
+from turnstile.agent import Agent
+from turnstile.core.changes import accept, answer
+from turnstile.core.events import Event, ModelReplied
+from turnstile.core.guards import is_answer
+from turnstile.core.machine import loop
+from turnstile.core.rows import AGAIN, before, row
+from turnstile.core.states import State, await_model, done
+from turnstile.testing import ScriptedModel
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed(Event):
+    codec_name = "reviewed"
+
+    def apply(self, run):
+        return run
+
+
+review = State("review", asks="Review")
+
+
+async def perform(run):
+    return Reviewed()
+
+
+machine = loop.extend(
+    states=[review],
+    rows=[
+        before("answered", row("to_review", await_model, ModelReplied, [is_answer], review, answer)),
+        row("reviewed", review, Reviewed, [], done),
+    ],
+    performs={"Review": perform},
+)
+agent = Agent(ScriptedModel(["Hello."] * 9), machine=machine)
+
+
+def is_first(run, event):
+    return run.turns == 0
+
+
+asking_twice = loop.extend(rows=[before("answered", row("doubt", await_model, ModelReplied, [is_first], AGAIN, accept))])
+doubting = Agent(ScriptedModel(["Hello.", "Really."]), machine=asking_twice)
+"""
+ENTRY_POINTS = """[turnstile.agents]
+bundled = demo:bundled
+needy = needy:agent
+"""
 
 
 class Terminal:
     """A process of the command line in a pseudo-terminal, as a person sees and types it."""
 
-    def __init__(self, arguments: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, arguments: tuple[str, ...], folder: Path, environment: dict[str, str], output: Path | None
+    ) -> None:
         self._master, slave = pty.openpty()
+        stdout = os.open(output, os.O_WRONLY | os.O_CREAT) if output else os.dup(slave)
         self._process = subprocess.Popen(
             [*IN_TERMINAL, *arguments],
             stdin=slave,
-            stdout=slave,
+            stdout=stdout,
             stderr=slave,
             cwd=folder,
             env=environment,
             start_new_session=True,
         )
         os.close(slave)
+        os.close(stdout)
         self._seen = ""
         self._read_to = 0
 
@@ -88,6 +152,10 @@ class Terminal:
                 self._read_to = found.end()
                 return found
             assert self._read_more(until), f"{pattern!r} never came; the terminal shows {self._seen!r}"
+
+    def modes(self) -> list[object]:
+        """How the terminal is set: echo, single keys or lines, and so on."""
+        return list(termios.tcgetattr(self._master))
 
     def type(self, text: str) -> None:
         """Press keys."""
@@ -121,19 +189,25 @@ class Terminal:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a module `demo` that has an agent, for commands to run in."""
+    """A folder for commands to run in: modules with agents, and an installed package that names its agents."""
     (tmp_path / "demo.py").write_text(AGENTS)
+    (tmp_path / "extended.py").write_text(EXTENDED)
+    package = tmp_path / "demo-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(ENTRY_POINTS)
     return tmp_path
 
 
 @pytest.fixture
-def environment() -> dict[str, str]:
-    """What the processes get as their environment: this one's, as bare as the tests have it, with a capable terminal."""
-    return {**os.environ, "TERM": "xterm"}
+def environment(folder: Path) -> dict[str, str]:
+    """What processes get as their environment: this one's, as bare as the tests have it, and a capable terminal."""
+    return {**os.environ, "TERM": "xterm", "PYTHONPATH": str(folder)}
 
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 Open = Callable[..., Terminal]
+Here = Callable[..., Result]
 
 
 @pytest.fixture
@@ -154,10 +228,29 @@ def terminal(folder: Path, environment: dict[str, str]) -> Iterator[Open]:
     """Runs the command line in a terminal, as a person does."""
     opened: list[Terminal] = []
 
-    def run(*arguments: str, **variables: str) -> Terminal:
-        opened.append(Terminal(arguments, folder, {**environment, **variables}))
+    def run(*arguments: str, output: Path | None = None, **variables: str) -> Terminal:
+        opened.append(Terminal(arguments, folder, {**environment, **variables}, output))
         return opened[-1]
 
     yield run
     for each in opened:
         each.close()
+
+
+@pytest.fixture
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
+    """Runs the command line in this process, in the folder, for what needs no process of its own."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    before = set(sys.modules)
+
+    def run(*arguments: str, stdin: str | bytes | None = None, **variables: str) -> Result:
+        return CliRunner().invoke(app, arguments, input=stdin, env=variables, prog_name="turnstile")
+
+    yield run
+    for name in [name for name in sys.modules if name not in before and _is_in(folder, sys.modules[name])]:
+        del sys.modules[name]
+
+
+def _is_in(folder: Path, module: ModuleType) -> bool:
+    return str(getattr(module, "__file__", None) or "").startswith(str(folder))

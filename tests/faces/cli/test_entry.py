@@ -1,0 +1,160 @@
+"""The command line's door: help, version, completion, usage errors, and streams that are closed or full."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from turnstile.cli import main; main()"]
+HEAVY = ("httpx", "orjson", "pydantic", "rich", "structlog")
+
+
+def test_help_names_every_command_with_examples(here):
+    """Who runs it for the first time must learn from --help alone what there is and how to call it."""
+    result = here("--help")
+    assert result.exit_code == 0
+    for word in ("run", "chat", "diagram", "agents", "tools", "models", "Examples:", "Exit status"):
+        assert word in result.stdout
+
+
+@pytest.mark.parametrize("command", ["run", "chat", "diagram", "agents list", "tools list", "models list"])
+def test_each_command_teaches_by_example(here, command):
+    """An example says more than a list of options, so each command's help has one that starts as one would type it."""
+    result = here(*command.split(), "--help")
+    assert result.exit_code == 0
+    assert f"  turnstile {command}" in result.stdout
+
+
+def test_run_and_chat_share_their_options(here):
+    """An option learnt with one command must work with the other; the names are fixed by the design."""
+    shared = ("--model", "--store", "--session", "--max-turns", "--json", "--log-json", "--log-content", "--quiet")
+    for command in ("run", "chat"):
+        text = here(command, "--help").stdout
+        assert all(f"{option} " in text for option in shared), command
+
+
+def test_version_is_the_packages(here):
+    """A bug report begins with the version, so it must be that of what is installed."""
+    from importlib.metadata import version
+
+    assert here("--version").stdout == f"turnstile {version('turnstile-agent')}\n"
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_load_nothing_heavy(option):
+    """They must answer at once, so nothing that only a run needs may be imported for them."""
+    code = (
+        "import sys; sys.argv = ['turnstile', sys.argv[1]]\n"
+        "from turnstile.cli import main\n"
+        "try: main()\n"
+        "finally: print('LOADED', *sorted({name.partition('.')[0] for name in sys.modules}))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code, option], capture_output=True, text=True, check=True).stdout
+    loaded = shown.partition("LOADED")[2].split()
+    assert not set(HEAVY) & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["rnu"], r"no such command 'rnu'.*did you mean 'run'"),
+        (["--loud"], "no such option: --loud"),
+        (["run"], "missing argument"),
+        (["run", "demo:agent", "hi", "--modle", "x"], "no such option: --modle.*--model"),
+        (["run", "demo:agent", "hi", "--max-turns", "0"], "--max-turns"),
+        (["run", "demo:agent", "hi", "--max-turns", "many"], "--max-turns"),
+        (["run", "demo:agent", "hi", "there"], "extra argument"),
+        (["diagram", "--format", "jpeg"], "--format"),
+    ],
+)
+def test_a_wrong_word_is_one_line_and_the_way_out(here, arguments, says):
+    """Whoever mistypes must see what was wrong and where to look, not a page to search through."""
+    result = here(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert re.search(says, result.stderr, re.IGNORECASE)
+    assert len(result.stderr.splitlines()) == 1
+    assert "--help` tells what it takes" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["agents"], ["tools"], ["models"]])
+def test_a_group_without_a_command_shows_what_there_is(here, arguments):
+    """Half a command is misuse, and the list of what could follow is its way out."""
+    result = here(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Commands:" in result.stderr
+
+
+def test_agent_names_complete(environment):
+    """A shell asks the program for completions through its environment; installed agents' names must come back."""
+    asked = {"_TURNSTILE_COMPLETE": "complete_bash", "COMP_WORDS": "turnstile run bun", "COMP_CWORD": "2"}
+    shown = subprocess.run(COMMAND, env={**environment, **asked}, capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["bundled"]
+
+
+def test_completion_can_be_shown_for_a_shell(environment):
+    """Users copy the completion script or have it installed; both start from what --show-completion prints."""
+    shown = subprocess.run(
+        [*COMMAND, "--show-completion", "bash"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "_TURNSTILE_COMPLETE" in shown.stdout
+
+
+def _run_with(folder: Path, environment: dict[str, str], redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    script = f'exec "$@" {redirection}'
+    command = ["sh", "-c", script, "sh", *COMMAND, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_closed_standard_output_is_said_before_money_is_spent(folder, environment):
+    """An answer that has nowhere to go must not be asked for."""
+    result = _run_with(folder, environment, ">&-", "run", "demo:agent", "hi")
+    assert result.returncode == 2
+    assert result.stderr.splitlines() == [
+        "turnstile: standard output is closed, so no answer can be given; leave it open, or send it to a file"
+    ]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_a_full_disk_is_one_line(folder, environment):
+    """A failed write must neither look like success nor end in a traceback."""
+    result = _run_with(folder, environment, ">/dev/full", "run", "demo:agent", "hi", "--quiet")
+    assert result.returncode == 2
+    assert "standard output cannot be written: No space left on device" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_reader_that_has_gone_is_no_event(folder, environment):
+    """In `turnstile … | head -1` the reader's leaving is its own business: no traceback and no complaint."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [*COMMAND, "tools", "list", "demo:agent"]
+    try:
+        result = subprocess.run(
+            command, cwd=folder, env=environment, stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(writing)
+    assert (result.returncode, result.stderr) == (2, "")
+
+
+def test_closed_standard_error_changes_nothing_else(folder, environment):
+    """What is told along the way may be unwanted; the answer still comes, and alone."""
+    result = _run_with(folder, environment, "2>&-", "run", "demo:agent", "hi")
+    assert (result.returncode, result.stdout) == (0, "Answer 1: sunny.\n")
+
+
+def test_an_agents_own_bug_shows_its_traceback(here, folder):
+    """A bug in user code is neither misuse nor a failed run: hiding where it happened would cost its author hours."""
+    (folder / "buggy.py").write_text(
+        "from turnstile.agent import Agent\nfrom turnstile.testing import ScriptedModel\n"
+        "agent = Agent(ScriptedModel(lambda request: 1 / 0))\n"
+    )
+    result = here("run", "buggy:agent", "hi")
+    assert isinstance(result.exception, ZeroDivisionError)

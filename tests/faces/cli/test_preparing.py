@@ -1,0 +1,129 @@
+"""Which model is asked and why, where runs are kept, and what the log's options must bring along."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+OWN_MODEL = """
+from turnstile.agent import Agent
+from turnstile.testing import ScriptedModel
+from turnstile.stores import SQLiteStore
+first, second = ScriptedModel(["hello"], name="first"), ScriptedModel(["hello"], name="second")
+listed = Agent([first, second])
+none = Agent()
+storing = Agent(first, store=SQLiteStore("own.db"))
+"""
+
+
+@pytest.fixture
+def owners(folder):
+    """A module of agents with models of their own, and one without."""
+    (folder / "owners.py").write_text(OWN_MODEL)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("agent", "variables", "says"),
+    [
+        ("demo:agent", {"TURNSTILE_MODEL": "ollama:x"}, "model: scripted:model (the agent's own)"),
+        ("owners:listed", {}, "model: first, then second (the agent's own)"),
+        ("bundled", {}, "model: offline (scripted and offline, since no model is named and no provider's key is set)"),
+    ],
+)
+def test_one_line_says_which_model_and_why(here, owners, agent, variables, says):
+    """A model costs money and decides the answer, so nobody may have to guess which was asked, also in a pipe."""
+    result = here("run", agent, "hi", **variables)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines()[0] == says
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "says"),
+    [
+        (["--model", "ollama:x"], {"TURNSTILE_MODEL": "vllm:y", "OPENAI_API_KEY": "k"}, "model: ollama:x (--model)"),
+        ([], {"TURNSTILE_MODEL": "ollama:x", "OPENAI_API_KEY": "k"}, "model: ollama:x ($TURNSTILE_MODEL)"),
+        ([], {"DEEPSEEK_API_KEY": "k", "DEEPSEEK_BASE_URL": "{url}"}, r"model: deepseek:.* (DEEPSEEK_API_KEY is set)"),
+    ],
+)
+def test_options_come_before_the_environment_and_that_before_scripts(here, owners, arguments, variables, says):
+    """The order is fixed by the design: --model, the agent's own, $TURNSTILE_MODEL, a key, and only then the script."""
+    url = "http://127.0.0.1:9"  # the port of the discard service, where nothing listens
+    variables = {name: value.format(url=url) for name, value in variables.items()}
+    bases = {"OLLAMA_BASE_URL": url, "VLLM_BASE_URL": url}
+    result = here("run", "bundled", "hi", *arguments, "--max-turns", "1", **bases, **variables)
+    first = result.stderr.splitlines()[0]
+    head, _, reason = says.partition(".*")
+    assert first.startswith(head)
+    assert first.endswith(reason)
+    assert result.exit_code == 1  # no server: the run fails, which is no misuse
+
+
+@pytest.mark.parametrize(
+    ("agent", "arguments", "says"),
+    [
+        ("owners:none", [], "no model is named and no key is set"),
+        ("demo:agent", ["--model", "openai:gpt-5-mini"], "needs a key of openai: set OPENAI_API_KEY"),
+        ("demo:agent", ["--model", "opanai:gpt-5-mini"], "did you mean 'openai:gpt-5-mini'"),
+        ("demo:agent", ["--model", " "], "--model is empty; name one as provider:name"),
+        ("demo:agent", ["--log-content"], "--log-content says what the log holds, and there is none; add --log-json"),
+        ("demo:agent", ["--session", ""], "--session is empty; name the conversation"),
+        ("demo:agent", ["--log-json", "no/such/folder.jsonl"], "the log 'no/such/folder.jsonl' cannot be opened"),
+        ("demo:agent", ["--store", "demo.py"], "demo.py"),
+        ("demo:agent", ["--store", "."], "cannot|not a"),
+    ],
+)
+def test_what_is_missing_or_unreadable_is_one_line_before_any_request(here, owners, agent, arguments, says):
+    """A missing key or an unreadable file must be said at once, with what to set or give instead."""
+    result = here("run", agent, "hi", *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    last = result.stderr.splitlines()[-1]
+    assert re.search(says, last), last
+    assert "Traceback" not in result.stderr
+
+
+def test_quiet_says_nothing_but_the_answer(here, owners):
+    """A script that wants the answer only must get an empty standard error when all is well."""
+    result = here("run", "owners:listed", "hi", "--quiet")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "hello\n", "")
+
+
+def test_a_session_in_a_file_goes_on(here):
+    """The same session in another process must know what was said: that is what --store and --session are for."""
+    options = ("--store", "runs.db", "--session", "monday", "--quiet")
+    assert here("run", "demo:agent", "hi", *options).stdout == "Answer 1: sunny.\n"
+    assert here("run", "demo:agent", "hi", *options).stdout == "Answer 2: sunny.\n"
+
+
+def test_a_session_in_memory_is_said_to_end(here):
+    """Losing a conversation in silence would be a surprise, so the line says how to keep it."""
+    result = here("run", "demo:agent", "hi", "--session", "monday", "--store", "memory")
+    assert result.exit_code == 0
+    assert "note: session 'monday' is kept in memory and ends with this process; --store FILE keeps it" in result.stderr
+
+
+def test_an_agents_own_store_is_used_and_let_go(here, owners):
+    """An agent may bring its store, and without --store nothing takes its place."""
+    result = here("run", "owners:storing", "hi", "--session", "monday")
+    assert result.exit_code == 0
+    assert "note: session" not in result.stderr
+    assert (owners / "own.db").is_file()
+
+
+def test_the_log_holds_content_only_when_told_to(here, folder):
+    """What was said may be private, so a log has it only with --log-content."""
+    assert here("run", "demo:agent", "a private matter", "--log-json", "plain.jsonl").exit_code == 0
+    assert here("run", "demo:agent", "a private matter", "--log-json", "full.jsonl", "--log-content").exit_code == 0
+    assert "a private matter" not in (folder / "plain.jsonl").read_text()
+    assert "a private matter" in (folder / "full.jsonl").read_text()
+
+
+def test_a_log_on_standard_output_makes_all_of_it_json(here):
+    """Whoever pipes the log to jq must be able to read every line, so the answer is JSON then, too."""
+    result = here("run", "demo:agent", "hi", "--log-json", "-")
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line["event"] for line in lines[:-1]] == ["run_started", *["transition"] * 4]
+    assert lines[-1]["output"] == "Answer 1: \x1b[1msunny\x1b[0m."
