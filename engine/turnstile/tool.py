@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"  # what OpenAI's and Anthropic's API references ask of a tool's name
 MAX_RESULT_CHARS = 20_000  # about 5,000 tokens of English, so that eight such results fit a context of 64,000
@@ -95,7 +96,7 @@ class ToolOptions(TypedDict, total=False):
     sequential: bool
 
 
-class Tool(Generic[P, R]):
+class Tool(Generic[P, R_co]):
     """A function that a model may call, made by `tool`; its options are `ToolOptions`, each an attribute here.
 
     Attributes:
@@ -108,7 +109,7 @@ class Tool(Generic[P, R]):
 
     def __init__(
         self,
-        function: Callable[P, R],
+        function: Callable[P, R_co],
         *,
         name: str | None = None,
         description: str | None = None,
@@ -134,7 +135,7 @@ class Tool(Generic[P, R]):
         _check_options(self)
         self._signature = _signature_of(self)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function itself, as if it were no tool."""
         return self.function(*args, **kwargs)
 

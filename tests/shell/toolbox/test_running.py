@@ -359,6 +359,28 @@ async def test_nothing_is_left_running(stage: type[Stage]) -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+async def test_tasks_that_begin_at_once_are_the_same(stage: type[Stage]) -> None:
+    """A program may let its loop start tasks while they are made (Python 3.12); a long batch must not nest for that."""
+    factory = getattr(asyncio, "eager_task_factory", None)
+    if factory is None:
+        pytest.skip("this Python has no eager tasks")
+
+    async def work() -> str:
+        return "done"
+
+    async def ender() -> str:
+        raise StopRun("enough")
+
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(factory)
+    try:
+        batch = await stage(work, ender, parallel=2).play(*["work"] * 2_000, "ender", "work")
+    finally:
+        loop.set_task_factory(None)
+    expected = [("ok", "done")] * 2_000 + [("error", "StopRun: enough"), ("not_run", "not run: ender ended the run")]
+    assert contents(batch) == expected
+
+
 async def test_a_tool_ends_the_run(stage: type[Stage]) -> None:
     """``StopRun`` is an order: finished calls keep their results, running ones stop, and the rest doesn't begin."""
     begun = asyncio.Event()
