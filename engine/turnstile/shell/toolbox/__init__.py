@@ -96,10 +96,12 @@ class Toolbox:
         results: list[ToolResult | None] = []
         jobs: list[Job] = []
         for index, (call, verdict) in enumerate(zip(effect.calls, effect.verdicts, strict=True)):
-            # Not vetted here when a run is resumed in another process: then it is looked at now.
-            found = self._found.pop((work.run_id, call), None) or find_out(self._tools, call)
-            problem = verdict.problem or found.problem
-            if problem or found.tool is None:
+            problem, found = verdict.problem, None
+            if not problem:
+                # Not vetted here when a run is resumed in another process: then it is looked at now.
+                found = self._found.pop((work.run_id, call), None) or find_out(self._tools, call)
+                problem = found.problem
+            if found is None or found.tool is None or problem:
                 results.append(ToolResult(call.id, call.name, fit(problem, MAX_RESULT_CHARS), "error"))
             else:
                 results.append(None)
