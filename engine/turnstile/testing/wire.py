@@ -89,6 +89,7 @@ class WireServer:
 
     Attributes:
         requests: Every request so far.
+        connections: How many connections were opened.
 
     Raises:
         ConfigurationError: An exchange has a key or an end that is none.
@@ -104,6 +105,7 @@ class WireServer:
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
         self.requests: list[WireRequest] = []
+        self.connections = 0
 
     @property
     def url(self) -> str:
@@ -205,6 +207,7 @@ class _Connection(socketserver.StreamRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.server.open[threading.current_thread()] = self.connection
+        self.server.owner.connections += 1
 
     def finish(self) -> None:
         self.server.open.pop(threading.current_thread(), None)

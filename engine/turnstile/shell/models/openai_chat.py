@@ -15,7 +15,7 @@ from turnstile.core.strict_json import JsonValue
 from turnstile.ports import Delta, ModelRequest
 from turnstile.shell.models.chat_reply import read_reply
 from turnstile.shell.models.chat_request import ChatEncoder
-from turnstile.shell.models.options import ChatOptions, complete
+from turnstile.shell.models.options import ChatOptions, complete, is_positive
 from turnstile.shell.models.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class OpenAIChat:
     ) -> None:
         if not model:
             raise ConfigurationError("OpenAIChat needs the name of a model, as its server names it; got ''")
-        if not timeout > 0:
+        if not is_positive(timeout):
             raise ConfigurationError(f"OpenAIChat's timeout is a number of seconds above 0; got {timeout!r}")
         self.name = name or model
         self.price = price

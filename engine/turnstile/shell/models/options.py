@@ -77,18 +77,23 @@ def complete(options: ChatOptions) -> ChatOptions:
     return cast("ChatOptions", {**DEFAULTS, **options})
 
 
+def is_positive(value: object) -> bool:
+    """Whether a value is a number above 0."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
 def _check(name: str, value: object) -> None:
     allowed = get_args(_TYPES[name]) if get_origin(_TYPES[name]) is Literal else ()
     if allowed and value not in allowed:
         _refuse(name, f"one of {', '.join(map(repr, allowed))}", value)
     if _TYPES[name] is bool and not isinstance(value, bool):
         _refuse(name, "True or False", value)
-    if name == "connections" and not (type(value) is int and value > 0):
+    if name == "connections" and not (isinstance(value, int) and is_positive(value)):
         _refuse(name, "a whole number above 0", value)
-    if name == "connect_timeout" and not (type(value) in (int, float) and cast("float", value) > 0):
+    if name == "connect_timeout" and not is_positive(value):
         _refuse(name, "a number of seconds above 0", value)
     if name == "headers" and not _are_headers(value):
-        _refuse(name, "a mapping of names to texts of printable ASCII", f"<{type(value).__name__}>")
+        _refuse(name, "a mapping of names to texts of printable ASCII", type(value))
 
 
 def _refuse(name: str, expected: str, value: object) -> None:

@@ -24,7 +24,6 @@ import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
@@ -148,8 +147,8 @@ class Transport:
             await connections.aclose()
 
     def _connection_maker(self) -> Callable[[], httpx.AsyncHTTPTransport]:
-        proxy = _proxy_for(self._url, trust_env=self._trust_env)
         try:
+            proxy = _proxy_for(self._url, trust_env=self._trust_env)
             make = functools.partial(
                 httpx.AsyncHTTPTransport, verify=_tls(trust_env=self._trust_env), limits=_ONE, proxy=proxy
             )
@@ -213,7 +212,7 @@ def _proxy_for(url: httpx.URL, *, trust_env: bool) -> str | None:
         return None
     proxies = getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")
-    return proxy if proxy is None or urlsplit(proxy).netloc else f"http://{proxy}"
+    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
 
 
 def _is_here(host: str) -> bool:
