@@ -19,7 +19,8 @@ def asked() -> list[str]:
 def serve(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Mapping[str, object]], str]]:
     """Start a service that gives each path its reply, point the tools at it, and return its base URL.
 
-    A reply is a status and a body; None leaves the client waiting until the test ends.
+    A reply is a status and a body, or a function from the path and query to these; None leaves the client waiting until
+    the test ends.
     """
     with ExitStack() as stack:
 
@@ -50,6 +51,8 @@ class _running:  # noqa: N801 - used like a function: `with _running(...) as url
             def do_GET(self) -> None:
                 asked.append(self.path)
                 reply = replies.get(self.path.partition("?")[0], (404, b""))
+                if callable(reply):
+                    reply = reply(self.path)
                 if not isinstance(reply, tuple):
                     over.wait()
                     return

@@ -1,6 +1,7 @@
 """The weather client against a server on loopback, on good days and bad."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from urllib.parse import parse_qs, urlsplit
 
@@ -140,12 +141,24 @@ async def test_refused_connection_is_unreachable() -> None:
             await service.current(BEIJING)
 
 
-@pytest.mark.parametrize("base", ["not a url", "ftp://127.0.0.1", "http://127.0.0.1:port"])
-async def test_wrong_address_is_named(base: str) -> None:
+@pytest.mark.parametrize(
+    ("base", "problem"),
+    [
+        ("not a url", "missing an 'http://' or 'https://' protocol"),
+        ("ftp://127.0.0.1", "unsupported protocol 'ftp://'"),
+        ("http://127.0.0.1:port", "Invalid port: 'port'"),
+        ("http://127.0.0.1:65536", "no port 65536: expected 0 to 65535"),
+        ("http://127.0.0.1:-1", "no port -1: expected 0 to 65535"),
+        ("http://xn--", "Malformed A-label"),
+    ],
+)
+async def test_wrong_address_is_named(base: str, problem: str) -> None:
     """A slip in the variable shows up in the message instead of as a crash."""
     async with connect(Addresses(base, base, base)) as service:
-        with pytest.raises(WeatherUnavailable) as error:
+        with pytest.raises(WeatherUnavailable, match=re.escape(problem)) as error:
             await service.current(BEIJING)
+        with pytest.raises(WeatherUnavailable, match=re.escape(problem)):
+            await service.monthly(25.02, 98.49, 2)
     assert base in str(error.value)
 
 

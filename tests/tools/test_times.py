@@ -2,8 +2,13 @@
 
 import datetime as dt
 
+import sys
+import zoneinfo
+from collections.abc import Iterator
+
 import pytest
 
+from turnstile_tools import times
 from turnstile_tools.times import get_current_time, time_in
 
 NOON = dt.datetime(2025, 10, 3, 12, 0, 5, 999, tzinfo=dt.UTC)
@@ -58,3 +63,22 @@ def test_current_time_is_now() -> None:
     before = dt.datetime.now(dt.UTC).replace(microsecond=0)
     answer = get_current_time("Tokyo")
     assert before <= dt.datetime.fromisoformat(answer["time"]) <= dt.datetime.now(dt.UTC)
+
+
+@pytest.fixture
+def bare_system(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A Python without a time zone database, as in a slim image without tzdata."""
+    monkeypatch.setitem(sys.modules, "tzdata", None)
+    zoneinfo.reset_tzpath([])
+    times._zones.cache_clear()
+    yield
+    zoneinfo.reset_tzpath()
+    times._zones.cache_clear()
+
+
+@pytest.mark.usefixtures("bare_system")
+def test_missing_database_is_named() -> None:
+    """Without the database no zone is known, and "unknown zone" would send the user looking for a typing error."""
+    with pytest.raises(RuntimeError, match=r"'Tokyo' needs .*: pip install 'turnstile-agent\[timezones\]'"):
+        time_in("Tokyo", NOON)
+    assert time_in("UTC+8", NOON)["time"] == "2025-10-03T20:00:05+08:00"

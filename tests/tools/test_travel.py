@@ -40,6 +40,13 @@ def test_wish_out_of_season_is_said_to_be() -> None:
     assert not any(place["in_season"] for place in found)
 
 
+def test_places_that_are_named_come_first() -> None:
+    """A traveller who has a place in mind needs the way there too, though another one suits the month better."""
+    assert [place["name"] for place in search_destinations(1, "凤凰 or Dali")["destinations"]] == ["Dali", "Fenghuang"]
+    found = search_destinations(10, "Wuzhen, nature and quiet")["destinations"]
+    assert [place["name"] for place in found[:2]] == ["Wuzhen", "Wuyuan"]
+
+
 def test_unknown_wish_is_answered_with_the_choices() -> None:
     """An empty list would read as if there were no such place."""
     with pytest.raises(ValueError, match=r"no known preference in 'romance'; known: nature \(自然\), quiet"):
@@ -58,6 +65,7 @@ async def test_weather_comes_from_the_archive(serve: Serve) -> None:
         "mean_low_c": 12,
         "rain_mm": 62,
         "source": "Open-Meteo archive, 2020 to 2024",
+        "source_chinese": "Open-Meteo 历史数据，2020 至 2024 年",
     }
 
 
@@ -68,6 +76,7 @@ async def test_offline_weather_is_from_the_table_and_says_so() -> None:
     assert (answer["mean_high_c"], answer["mean_low_c"], answer["rain_mm"]) == (23, 13, 150)
     assert answer["source"].startswith("offline: from the bundled table")
     assert "weather service unreachable" in answer["source"]
+    assert answer["source_chinese"].startswith("离线：取自内置的气候概数表；weather service unreachable")
 
 
 async def test_weather_refuses_before_it_asks() -> None:

@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator
 
+from turnstile import tool
 from turnstile_tools.matching import nearest
 
 MAX_LENGTH = 200  # characters; a long sum by hand is about 60
@@ -88,9 +89,10 @@ _PLAIN_FUNCTIONS: dict[str, Callable[..., Number]] = {
     "cos": math.cos, "tan": math.tan, "asin": math.asin, "acos": math.acos, "atan": math.atan,
     "degrees": math.degrees, "radians": math.radians, "factorial": _factorial,
 }  # fmt: skip
-_FUNCTIONS = {name: _bounded(function) for name, function in _PLAIN_FUNCTIONS.items()}
+FUNCTIONS = {name: _bounded(function) for name, function in _PLAIN_FUNCTIONS.items()}
 
 
+@tool(access="read", timeout=5)
 def calculate(expression: str) -> str:
     """Compute an arithmetic expression.
 
@@ -139,8 +141,8 @@ def _walk(tree: ast.AST) -> Iterator[tuple[ast.AST, int]]:
 def _problem(node: ast.AST) -> str | None:
     """Why a node is not arithmetic, or None."""
     match node:
-        case ast.Name(id=name) if name not in _CONSTANTS and name not in _FUNCTIONS:
-            return _unknown(name, (*_CONSTANTS, *_FUNCTIONS))
+        case ast.Name(id=name) if name not in _CONSTANTS and name not in FUNCTIONS:
+            return _unknown(name, (*_CONSTANTS, *FUNCTIONS))
         case ast.Constant(value=value) if type(value) not in {int, float}:
             return f"{ast.unparse(node)} is not a real number"
         case ast.operator() | ast.unaryop() if type(node) not in _OPERATORS:
@@ -148,7 +150,7 @@ def _problem(node: ast.AST) -> str | None:
         case ast.Tuple():
             return "a comma stands outside a function; write numbers without thousands separators"
         case ast.Call(func=ast.Name(id=name)):
-            return None if name in _FUNCTIONS else _unknown(name, tuple(_FUNCTIONS))
+            return None if name in FUNCTIONS else _unknown(name, tuple(FUNCTIONS))
     return None if isinstance(node, _ARITHMETIC) else f"{type(node).__name__} is not allowed, only arithmetic is"
 
 
@@ -165,7 +167,7 @@ def _evaluate(expression: str, tree: ast.Expression) -> object:
             "calculate needs the package simpleeval: pip install 'turnstile-agent[calculator]'"
         ) from error
     # A new evaluator each time, since it keeps the expression in itself and tools run in threads.
-    return SimpleEval(operators=_OPERATORS, functions=_FUNCTIONS, names=_CONSTANTS).eval(expression, tree.body)
+    return SimpleEval(operators=_OPERATORS, functions=FUNCTIONS, names=_CONSTANTS).eval(expression, tree.body)
 
 
 def _text(number: Number) -> str:

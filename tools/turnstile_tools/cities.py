@@ -5,6 +5,8 @@ Open-Meteo's geocoding puts villages of the same name before Beijing when asked 
 issue 20), so Chinese names are looked up by their English ones.
 """
 
+import re
+from functools import cache
 from typing import NamedTuple
 
 from turnstile_tools.destinations import catalogue
@@ -36,6 +38,7 @@ CITIES = (
     City("Kunming", "昆明", _CHINA),
     City("Lhasa", "拉萨", _CHINA),
     City("Urumqi", "乌鲁木齐", _CHINA),
+    City("Hohhot", "呼和浩特", _CHINA),
     City("Hong Kong", "香港", "Asia/Hong_Kong"),
     City("Macau", "澳门", "Asia/Macau"),
     City("Taipei", "台北", "Asia/Taipei"),
@@ -64,10 +67,31 @@ CITIES = (
 )
 
 
+@cache
+def known_cities() -> tuple[City, ...]:
+    """The cities above, and the bundled destinations."""
+    return (*CITIES, *(City(place.name, place.chinese, _CHINA) for place in catalogue().destinations))
+
+
 def known_city(name: str) -> City | None:
-    """The city of that English or Chinese name, among the cities above and the bundled destinations, or None."""
+    """The known city of that English or Chinese name, or None."""
     wanted = fold(name).removesuffix("市")
-    for city in (*CITIES, *(City(place.name, place.chinese, _CHINA) for place in catalogue().destinations)):
-        if wanted in (fold(city.name), city.chinese):
-            return city
-    return None
+    return next((city for city in known_cities() if wanted in (fold(city.name), city.chinese)), None)
+
+
+def cities_in(text: str) -> list[tuple[int, str]]:
+    """Where a text names which known city, in the language it uses; English names count as whole words."""
+    found = [(match.start(), match[0]) for match in city_names().finditer(text)]
+    return [
+        (place, city.chinese if name == city.chinese else city.name)
+        for place, name in found
+        if (city := known_city(name.replace("’", "'")))
+    ]
+
+
+@cache
+def city_names() -> re.Pattern[str]:
+    """Matches the name of any known city."""
+    english = "|".join(re.escape(city.name).replace("'", "['’]?").replace(r"\ ", r"\s+") for city in known_cities())
+    chinese = "|".join(re.escape(city.chinese) for city in known_cities())
+    return re.compile(rf"(?<![a-z])(?:{english})(?![a-z])|{chinese}", re.IGNORECASE)

@@ -114,7 +114,7 @@ class Catalogue(_Frozen):
         Raises:
             ValueError: none is named, or more than one; the message lists the nearest and all choices.
         """
-        found = [place for place in self.destinations if any(mentions(name, known) for known in place.names)]
+        found = self.named_in(name)
         if len(found) == 1:
             return found[0]
         if found:
@@ -122,6 +122,10 @@ class Catalogue(_Frozen):
         alike = nearest(name, (known for place in self.destinations for known in place.names))
         hint = f"; nearest: {', '.join(alike)}" if alike else ""
         raise ValueError(f"no destination is called {name!r}{hint}; known: {_list(self.destinations)}")
+
+    def named_in(self, text: str) -> list[Destination]:
+        """All destinations that a text names, in English or Chinese, in the file's order."""
+        return [place for place in self.destinations if any(mentions(text, known) for known in place.names)]
 
     def in_season(self, place: Destination, month: int, wanted: Iterable[str]) -> bool:
         """Whether a month is good for a place and for what is wanted of it: Harbin is fine in July, but not for ice."""

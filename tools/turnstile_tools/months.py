@@ -5,7 +5,7 @@ import re
 from turnstile_tools.matching import fold, mentions
 
 # Spelled out, since `calendar.month_name` changes with the process's locale.
-_NAMES = (
+MONTH_NAMES = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
@@ -20,18 +20,18 @@ def parse_month(month: str | int) -> int:
     Raises:
         ValueError: the text names no month, or more than one; the message says how to write it.
     """
-    named = _months_in(str(month).strip())
+    named = months_in(str(month).strip())
     if len(named) == 1 and named <= set(range(1, 13)):
         return named.pop()
     problem = "is not one month" if named else "is not a month"
     raise ValueError(f'{month!r} {problem}: expected one month, written like 10, "October" or "10月"')
 
 
-def _months_in(text: str) -> set[int]:
+def months_in(text: str) -> set[int]:
     """Every month that a text names; numbers that are no month are among them, so that they can be refused."""
     english = {
         number
-        for number, name in enumerate(_NAMES, start=1)
+        for number, name in enumerate(MONTH_NAMES, start=1)
         if any(mentions(text, spelling) for spelling in (name, name[:3], name[:4]))
     }
     chinese = {_chinese_number(found) for found in _CHINESE_MONTH.findall(fold(text))}

@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 MAX_BODY = 256 * 1024
 # A person waits for the answer, and the tools have something to say without it.
 PATIENCE = 8.0
+LAST_PORT = 65535  # ports have 16 bits (RFC 9293, section 3.1)
 # Whole years in the past, so that the same question gets the same answer. They are asked for as five single months,
 # since a request weighs (days / 14) calls of the free quota (https://open-meteo.com/en/pricing): 11 for these five, 130
 # for five years in one piece.
@@ -173,15 +174,15 @@ class OpenMeteo:
 
     async def _ask(self, url: str, params: Mapping[str, str], shape: type[_AnswerT]) -> _AnswerT:
         try:
-            async with asyncio.timeout(
-                self.patience
-            ):  # httpx limits each read; a server that drips would go on for ever
+            _check_port(url)
+            # httpx limits each read; a server that drips would go on for ever.
+            async with asyncio.timeout(self.patience):
                 status, body = await self._read(url, params)
         except (TimeoutError, httpx.TimeoutException):
             raise WeatherUnavailable(
                 f"weather service unreachable: no answer from {url} in {self.patience:g} s"
             ) from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:  # idna's errors are of the last kind
             raise WeatherUnavailable(
                 f"weather service unreachable: {url}: {str(error) or type(error).__name__}"
             ) from error
@@ -202,6 +203,13 @@ class OpenMeteo:
                 if len(body) > MAX_BODY:
                     raise WeatherUnavailable(f"weather service failed: over {MAX_BODY} bytes from {url}")
         return response.status_code, bytes(body)
+
+
+def _check_port(url: str) -> None:
+    """Refuse a port that does not exist, which httpx lets through to the socket, where it fails inside a task group."""
+    port = httpx.URL(url).port
+    if port is not None and not 0 <= port <= LAST_PORT:
+        raise httpx.InvalidURL(f"no port {port}: expected 0 to {LAST_PORT}")
 
 
 def _coordinates(latitude: float, longitude: float) -> dict[str, str]:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import TypedDict
 from zoneinfo import ZoneInfo, available_timezones
 
+from turnstile import tool
 from turnstile_tools.cities import CITIES, known_city
 from turnstile_tools.matching import fold, nearest
 
@@ -24,6 +25,7 @@ class LocalTime(TypedDict):
     weekday: str
 
 
+@tool(access="read")
 def get_current_time(timezone: str) -> LocalTime:
     """Get the current date, time and weekday in a time zone.
 
@@ -52,6 +54,8 @@ def _zone(timezone: str) -> tuple[str, dt.tzinfo | None]:
         return "local", None
     if offset := _OFFSET.fullmatch(timezone.strip()):
         return _fixed(timezone, *offset.groups())
+    if not _zones():
+        raise RuntimeError(f"{timezone!r} needs a database of time zones: pip install 'turnstile-agent[timezones]'")
     if city := known_city(timezone):
         return city.zone, ZoneInfo(city.zone)
     if key := _zones().get(wanted):

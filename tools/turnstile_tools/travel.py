@@ -2,6 +2,7 @@
 
 from typing import TypedDict
 
+from turnstile import tool
 from turnstile_tools.destinations import Attraction, Destination, catalogue
 from turnstile_tools.months import parse_month
 from turnstile_tools.open_meteo import CLIMATE_YEARS, MonthlyClimate, WeatherUnavailable, connect
@@ -47,6 +48,7 @@ class ExpectedWeather(TypedDict):
     mean_low_c: float
     rain_mm: float
     source: str
+    source_chinese: str
 
 
 class Sight(TypedDict):
@@ -69,23 +71,27 @@ class Plan(TypedDict):
     left_out_chinese: list[str]
 
 
+@tool(access="read")
 def search_destinations(month: str | int, preference: str) -> Suggestions:
     """Find Chinese destinations that suit a month and a traveller's preferences, the best first.
 
     Args:
         month: Month of travel, such as 10, October or 10月.
-        preference: What the traveller likes, in English or Chinese, such as "nature and quiet small towns"; leave it
-            empty to search by month alone.
+        preference: What the traveller likes, in English or Chinese, such as "nature and quiet small towns"; places that
+            it names come first. Leave it empty to search by month alone.
     """
     number = parse_month(month)
     wanted = catalogue().preferences_in(preference)
-    if preference.strip() and not wanted:
+    named = catalogue().named_in(preference)
+    if preference.strip() and not wanted and not named:
         known = ", ".join(f"{key.replace('_', ' ')} ({tag.chinese})" for key, tag in catalogue().tags.items())
         raise ValueError(
             f"no known preference in {preference!r}; known: {known}; leave it empty to search by month alone"
         )
-    fitting = [place for place in catalogue().destinations if not wanted or set(wanted) & set(place.tags)]
-    fitting.sort(key=lambda place: _rank(place, number, wanted))
+    fitting = [place for place in catalogue().destinations if place in named or set(wanted) & set(place.tags)]
+    if not preference.strip():
+        fitting = list(catalogue().destinations)
+    fitting.sort(key=lambda place: (place not in named, _rank(place, number, wanted)))
     return {
         "month": number,
         "preferences": list(wanted),
@@ -93,6 +99,7 @@ def search_destinations(month: str | int, preference: str) -> Suggestions:
     }
 
 
+@tool(access="read", timeout=20)
 async def get_weather(destination: str, month: str | int) -> ExpectedWeather:
     """Get the usual weather of a destination in a month: mean daily high and low, and rain.
 
@@ -106,12 +113,16 @@ async def get_weather(destination: str, month: str | int) -> ExpectedWeather:
     try:
         async with connect() as service:
             measured = await service.monthly(place.latitude, place.longitude, number)
-        return _expected(place, number, measured, f"Open-Meteo archive, {CLIMATE_YEARS[0]} to {CLIMATE_YEARS[-1]}")
+        first, last = CLIMATE_YEARS[0], CLIMATE_YEARS[-1]
+        sources = f"Open-Meteo archive, {first} to {last}", f"Open-Meteo 历史数据，{first} 至 {last} 年"
+        return _expected(place, number, measured, sources)
     except WeatherUnavailable as error:
-        source = f"offline: from the bundled table of approximate means ({place.climate.basis}); {error}"
-        return _expected(place, number, _bundled(place, number), source)
+        english = f"offline: from the bundled table of approximate means ({place.climate.basis}); {error}"
+        chinese = f"离线：取自内置的气候概数表；{error}"
+        return _expected(place, number, _bundled(place, number), (english, chinese))
 
 
+@tool(access="read")
 def get_attractions(destination: str, days: int) -> Plan:
     """Plan the sights of a destination over some days, the most rewarding first.
 
@@ -157,7 +168,7 @@ def _suggestion(place: Destination, month: int, wanted: tuple[str, ...]) -> Sugg
     }
 
 
-def _expected(place: Destination, month: int, climate: MonthlyClimate, source: str) -> ExpectedWeather:
+def _expected(place: Destination, month: int, climate: MonthlyClimate, sources: tuple[str, str]) -> ExpectedWeather:
     return {
         "destination": place.name,
         "destination_chinese": place.chinese,
@@ -165,7 +176,8 @@ def _expected(place: Destination, month: int, climate: MonthlyClimate, source: s
         "mean_high_c": round(climate.high),
         "mean_low_c": round(climate.low),
         "rain_mm": round(climate.rain_mm),
-        "source": source,
+        "source": sources[0],
+        "source_chinese": sources[1],
     }
 
 

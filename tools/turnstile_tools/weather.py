@@ -2,6 +2,7 @@
 
 from typing import TypedDict
 
+from turnstile import tool
 from turnstile_tools.cities import CITIES, known_city
 from turnstile_tools.matching import nearest
 from turnstile_tools.open_meteo import CurrentWeather, Place, WeatherUnavailable, connect
@@ -54,6 +55,7 @@ class CityWeather(TypedDict):
     source: str
 
 
+@tool(access="read", timeout=20)
 async def get_weather(city: str) -> CityWeather | str:
     """Get the current weather of a city. When the weather service cannot be reached, the result says so.
 

@@ -1,0 +1,1 @@
+"""Three agents ready to run: `travel`, `assistant` and `mini`, each with a script that stands in for a model."""
