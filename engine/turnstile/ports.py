@@ -51,6 +51,7 @@ class ModelRequest:
         settings: What else the user set, such as ``temperature``.
         output_schema: JSON Schema of the answer, when the agent has an output type other than text.
         memo: A client may keep what it encoded once here, for the run's next requests.
+        now: The time on the run's clock, in seconds since the epoch, against which a server's dates are read.
     """
 
     instructions: str
@@ -61,6 +62,7 @@ class ModelRequest:
     settings: Mapping[str, JsonValue] = field(default_factory=dict)
     output_schema: Mapping[str, JsonValue] | None = None
     memo: MutableMapping[tuple[str, int], bytes] = field(default_factory=dict)
+    now: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,7 @@ class Performer:
             settings=outside.settings,
             output_schema=outside.output_schema,
             memo=self._memo,
+            now=outside.clock.time(),
         )
 
         def progress(delta: Delta) -> None:

@@ -52,6 +52,18 @@ async def test_an_agent_talks_through_it() -> None:
     assert server.requests[0].body == server.requests[1].body
 
 
+async def test_a_date_is_read_against_the_runs_own_clock() -> None:
+    """retry-after-http-date: a frozen clock, or one that a test moves, is the time that a wait is measured from."""
+    headers = {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}
+    clock = FrozenClock(start=1_445_412_477)  # three seconds before
+    with WireServer([{"status": 429, "headers": headers, "text": "rl"}, answer("Hello")]) as server:
+        client = OpenAIChat("m", base_url=server.url)
+        result = await Agent(client, clock=clock).run("Hi")
+        await client.aclose()
+    assert result.ok
+    assert clock.slept == [3]
+
+
 def test_a_second_event_loop_starts_anew() -> None:
     """event-loop-closed-on-second-run: `run_sync` twice in one process, and nothing is left open."""
     with WireServer([answer("one"), answer("two")]) as server:

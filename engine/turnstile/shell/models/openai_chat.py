@@ -88,7 +88,8 @@ class OpenAIChat:
         answer = await self._open().post(self._encoder.body(request))
         if isinstance(answer, ModelFailed):
             return answer
-        reply = read_reply(answer, self._clean, time.time(), self._encoder.limit(request))
+        now = time.time() if request.now is None else request.now
+        reply = read_reply(answer, self._clean, now, self._encoder.limit(request))
         if isinstance(reply, Reply):
             if reply.reasoning:
                 progress(Delta("reasoning", reply.reasoning))
