@@ -16,36 +16,51 @@
 
 from __future__ import annotations
 
-from turnstile.agent import Agent
-from turnstile.core.context import KeepAll, LastTurns
-from turnstile.core.effects import CallModel, RunTools
-from turnstile.core.errors import (
-    ConfigurationError,
-    InsideEventLoop,
-    InvalidJSON,
-    MachineError,
-    ModelNotFound,
-    NoRow,
-    RunBusy,
-    RunExists,
-    RunFailed,
-    RunFinished,
-    StopRun,
-    ToolDefinitionError,
-    TurnstileError,
-    UsageError,
-)
-from turnstile.core.events import Event
-from turnstile.core.limits import Limits, Price, Retry, StopReason
-from turnstile.core.machine import Machine, loop
-from turnstile.core.messages import Exchange, Reply, ToolCall, ToolResult, Usage, UserTurn
-from turnstile.core.rows import AGAIN, LIVE, STAY, after, before, row
-from turnstile.core.run_state import RunState, Stop
-from turnstile.core.states import State
-from turnstile.core.step import Transition
-from turnstile.driver import Run
-from turnstile.result import Result
-from turnstile.tool import Tool, ToolContext, tool
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from turnstile.agent import Agent
+    from turnstile.core.context import KeepAll, LastTurns
+    from turnstile.core.effects import CallModel, RunTools
+    from turnstile.core.errors import (
+        CodecError,
+        ConfigurationError,
+        InsideEventLoop,
+        InvalidJSON,
+        MachineError,
+        ModelNotFound,
+        NoRow,
+        NoSuchRun,
+        RecordDamaged,
+        RunBusy,
+        RunExists,
+        RunFailed,
+        RunFinished,
+        StopRun,
+        StoreDamaged,
+        StoreError,
+        StoreForeign,
+        StoreFull,
+        StoreLocked,
+        StoreReadOnly,
+        StoreTooNew,
+        StoreUnreachable,
+        ToolDefinitionError,
+        TurnstileError,
+        UsageError,
+    )
+    from turnstile.core.events import Event
+    from turnstile.core.limits import Limits, Price, Retry, StopReason
+    from turnstile.core.machine import Machine, loop
+    from turnstile.core.messages import Exchange, Reply, ToolCall, ToolResult, Usage, UserTurn
+    from turnstile.core.rows import AGAIN, LIVE, STAY, after, before, row
+    from turnstile.core.run_state import RunState, Stop
+    from turnstile.core.states import State
+    from turnstile.core.step import Transition
+    from turnstile.driver import Run
+    from turnstile.result import Result
+    from turnstile.tools import Tool, ToolContext, tool
 
 __all__ = [
     "AGAIN",
@@ -53,6 +68,7 @@ __all__ = [
     "STAY",
     "Agent",
     "CallModel",
+    "CodecError",
     "ConfigurationError",
     "Event",
     "Exchange",
@@ -65,7 +81,9 @@ __all__ = [
     "MachineError",
     "ModelNotFound",
     "NoRow",
+    "NoSuchRun",
     "Price",
+    "RecordDamaged",
     "Reply",
     "Result",
     "Retry",
@@ -80,6 +98,14 @@ __all__ = [
     "Stop",
     "StopReason",
     "StopRun",
+    "StoreDamaged",
+    "StoreError",
+    "StoreForeign",
+    "StoreFull",
+    "StoreLocked",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "StoreUnreachable",
     "Tool",
     "ToolCall",
     "ToolContext",
@@ -97,10 +123,103 @@ __all__ = [
     "tool",
 ]
 
+_HOMES = {
+    "turnstile.agent": ("Agent",),
+    "turnstile.core.context": (
+        "KeepAll",
+        "LastTurns",
+    ),
+    "turnstile.core.effects": (
+        "CallModel",
+        "RunTools",
+    ),
+    "turnstile.core.errors": (
+        "CodecError",
+        "ConfigurationError",
+        "InsideEventLoop",
+        "InvalidJSON",
+        "MachineError",
+        "ModelNotFound",
+        "NoRow",
+        "NoSuchRun",
+        "RecordDamaged",
+        "RunBusy",
+        "RunExists",
+        "RunFailed",
+        "RunFinished",
+        "StopRun",
+        "StoreDamaged",
+        "StoreError",
+        "StoreForeign",
+        "StoreFull",
+        "StoreLocked",
+        "StoreReadOnly",
+        "StoreTooNew",
+        "StoreUnreachable",
+        "ToolDefinitionError",
+        "TurnstileError",
+        "UsageError",
+    ),
+    "turnstile.core.events": ("Event",),
+    "turnstile.core.limits": (
+        "Limits",
+        "Price",
+        "Retry",
+        "StopReason",
+    ),
+    "turnstile.core.machine": (
+        "Machine",
+        "loop",
+    ),
+    "turnstile.core.messages": (
+        "Exchange",
+        "Reply",
+        "ToolCall",
+        "ToolResult",
+        "Usage",
+        "UserTurn",
+    ),
+    "turnstile.core.rows": (
+        "AGAIN",
+        "LIVE",
+        "STAY",
+        "after",
+        "before",
+        "row",
+    ),
+    "turnstile.core.run_state": (
+        "RunState",
+        "Stop",
+    ),
+    "turnstile.core.states": ("State",),
+    "turnstile.core.step": ("Transition",),
+    "turnstile.driver": ("Run",),
+    "turnstile.result": ("Result",),
+    "turnstile.tools": (
+        "Tool",
+        "ToolContext",
+        "tool",
+    ),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-def __getattr__(name: str) -> str:
-    if name == "__version__":  # read when asked for: importlib.metadata costs more than the rest of this import
-        from importlib.metadata import version
+if TYPE_CHECKING:
+    __version__: str
+else:
 
-        return version("turnstile-agent")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """Load a name's module when it is first asked for, so that importing the package costs next to nothing."""
+        if name in _HOME_OF:
+            value = getattr(import_module(_HOME_OF[name]), name)
+        elif name == "__version__":
+            from importlib.metadata import version
+
+            value = version("turnstile-agent")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted((*globals(), *_HOME_OF))

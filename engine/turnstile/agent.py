@@ -24,7 +24,7 @@ from turnstile.shell.clock import SystemClock
 from turnstile.shell.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from turnstile.tool import Tool
+    from turnstile.tools import Tool
 
 T = TypeVar("T")
 Models = str | ModelClient | Sequence[str | ModelClient]

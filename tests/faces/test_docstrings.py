@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnstile.docstrings import Docstring
+from turnstile.tools.docstrings import Docstring
 
 GOOGLE = """Current weather of a city.
 

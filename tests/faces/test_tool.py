@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from turnstile.core.errors import ToolDefinitionError
-from turnstile.tool import Tool, ToolContext, tool
+from turnstile.tools import Tool, ToolContext, tool
 
 
 @tool
@@ -206,7 +206,7 @@ def test_making_a_tool_does_not_load_pydantic() -> None:
     """A program's start must not pay for schemas that it may never need."""
     code = """
 import sys
-from turnstile.tool import tool
+from turnstile.tools import tool
 
 @tool
 def f(x: int) -> str:

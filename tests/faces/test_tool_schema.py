@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from turnstile.core.errors import ToolDefinitionError
 from turnstile.core.strict_json import JsonValue
-from turnstile.tool import ToolContext, tool
+from turnstile.tools import ToolContext, tool
 
 if TYPE_CHECKING:
     from decimal import Decimal

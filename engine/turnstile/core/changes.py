@@ -129,10 +129,11 @@ def accept(run: RunState, event: ModelReplied) -> RunState:
 
 
 def open_calls(run: RunState, event: ModelReplied) -> RunState:
-    """Accept a reply whose calls are run now."""
+    """Accept a reply whose calls are run now; a call that cannot run does not count against its tool."""
     counts = dict(run.calls_by_tool)
-    for call in event.reply.calls:
-        counts[call.name] = counts.get(call.name, 0) + 1
+    for call, verdict in zip(event.reply.calls, event.verdicts, strict=True):
+        if not verdict.problem:
+            counts[call.name] = counts.get(call.name, 0) + 1
     calls = run.tool_calls + len(event.reply.calls)
     return evolve(accept(run, event), tool_calls=calls, calls_by_tool=tuple(counts.items()))
 

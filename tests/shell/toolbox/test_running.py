@@ -15,7 +15,7 @@ from turnstile.core.errors import StopRun
 from turnstile.core.events import Verdict
 from turnstile.core.messages import ToolCall, ToolResult
 from turnstile.ports import ToolBatch, ToolProgress, ToolStarted
-from turnstile.tool import Tool, ToolContext, tool
+from turnstile.tools import Tool, ToolContext, tool
 
 if TYPE_CHECKING:
     from tests.shell.toolbox.conftest import Stage

@@ -14,7 +14,7 @@ from turnstile.core.errors import StopRun
 from turnstile.core.messages import ToolCall, ToolResult
 from turnstile.ports import ToolBatch, ToolProgress, ToolStarted
 from turnstile.shell.toolbox.call import Job, Outcome, perform
-from turnstile.tool import ToolContext, tool
+from turnstile.tools import ToolContext, tool
 
 if TYPE_CHECKING:
     from tests.shell.toolbox.conftest import Stage
@@ -187,7 +187,7 @@ from turnstile.core.events import Verdict
 from turnstile.core.messages import ToolCall
 from turnstile.ports import ToolWork
 from turnstile.shell.toolbox import Toolbox
-from turnstile.tool import tool
+from turnstile.tools import tool
 
 @tool(timeout=0.001)
 def stuck() -> str:

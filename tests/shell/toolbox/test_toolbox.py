@@ -9,7 +9,7 @@ import pytest
 from turnstile.core.errors import ToolDefinitionError
 from turnstile.ports import ToolRunner, ToolSpec
 from turnstile.shell.toolbox import Toolbox
-from turnstile.tool import tool
+from turnstile.tools import tool
 
 
 def search(query: str) -> str:

@@ -14,7 +14,7 @@ from turnstile.core.limits import Limits
 from turnstile.core.messages import Reply, ToolCall
 from turnstile.core.run_state import begin_run
 from turnstile.shell.toolbox import Toolbox
-from turnstile.tool import tool
+from turnstile.tools import tool
 
 if TYPE_CHECKING:
     from tests.shell.toolbox.conftest import Stage

@@ -20,7 +20,7 @@ from turnstile.shell.toolbox.batch import Batch
 from turnstile.shell.toolbox.call import Job
 from turnstile.shell.toolbox.text import fit
 from turnstile.shell.toolbox.vetting import AnyTool, Finding, find_out
-from turnstile.tool import MAX_RESULT_CHARS, Tool, tool
+from turnstile.tools import MAX_RESULT_CHARS, Tool, tool
 
 GRACE = 1.0  # seconds; RELIABILITY: a cancelled run ends within 1 s where tools cooperate
 REMEMBERED = 1_000  # calls between their vetting and their run; a forgotten one is looked at once more

@@ -18,7 +18,7 @@ from turnstile.core.messages import ToolResult
 from turnstile.ports import ToolBatch, ToolProgress, ToolStarted, ToolWork
 from turnstile.shell.toolbox.call import Job, Outcome, perform
 from turnstile.shell.toolbox.text import fit, whole
-from turnstile.tool import ToolContext
+from turnstile.tools import ToolContext
 
 UNKNOWN = "it was stopped while it ran, and its outcome is unknown"
 

@@ -14,7 +14,7 @@ from turnstile.core.errors import StopRun
 from turnstile.core.messages import ResultStatus, ToolCall
 from turnstile.shell.toolbox.text import Unwritable, described, flattened, whole, written
 from turnstile.shell.toolbox.vetting import AnyTool
-from turnstile.tool import ToolContext
+from turnstile.tools import ToolContext
 
 
 @dataclass(frozen=True, slots=True)

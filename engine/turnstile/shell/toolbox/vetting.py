@@ -16,7 +16,7 @@ from turnstile.core.errors import InvalidJSON
 from turnstile.core.messages import ToolCall
 from turnstile.core.strict_json import JsonValue, digest, loads
 from turnstile.shell.toolbox.text import preview, whole
-from turnstile.tool import Tool
+from turnstile.tools import Tool
 
 AnyTool = Tool[..., Any]
 

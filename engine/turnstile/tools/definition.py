@@ -1,7 +1,7 @@
 """`@tool`: a plain function as a tool that a model may call, still called like the function.
 
 What is wrong with a tool is said as soon as it can be: where it is made, for its name, its options and the kinds of
-its parameters. Its schema and description are made when first asked for, by `turnstile.tool_schema`, so that a program
+its parameters. Its schema and description are made when first asked for, by `turnstile.tools.schema`, so that a program
 which never calls a model doesn't pay for pydantic.
 """
 
@@ -20,7 +20,7 @@ from turnstile.core.events import Access
 from turnstile.core.strict_json import JsonValue
 
 if TYPE_CHECKING:
-    from turnstile.tool_schema import Parameters
+    from turnstile.tools.schema import Parameters
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -167,7 +167,7 @@ class Tool(Generic[P, R_co]):
 
     @functools.cached_property
     def _parameters(self) -> Parameters:
-        from turnstile.tool_schema import describe
+        from turnstile.tools.schema import describe
 
         return describe(self.name, self.function, self._signature)
 

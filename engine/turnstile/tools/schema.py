@@ -23,8 +23,8 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from turnstile.core.errors import InvalidJSON, ToolDefinitionError
 from turnstile.core.strict_json import JsonValue, loads
-from turnstile.docstrings import Docstring
-from turnstile.tool import ToolContext
+from turnstile.tools import ToolContext
+from turnstile.tools.docstrings import Docstring
 
 PROBLEMS_SHOWN = 8  # a model that errs in more fields mends them in two goes
 PREVIEW_CHARS = 80
