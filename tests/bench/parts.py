@@ -17,10 +17,8 @@ import structlog
 import transitions
 
 from contenders.turnstile import Script
-from turnstile.agent import Agent
+from turnstile import Agent, Limits, loop
 from turnstile.core.fold import walk
-from turnstile.core.limits import Limits
-from turnstile.core.machine import loop
 from turnstile.log import JsonLog
 from turnstile.stores import MemoryStore
 from work import PROMPT, Job, make_tool

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, Job, Once, make_tool
 
 if TYPE_CHECKING:
-    from turnstile.core.messages import Reply
+    from turnstile import Reply
     from turnstile.ports import Delta, ModelClient, ModelRequest
 
 COLD = """
-from turnstile.agent import Agent
+from turnstile import Agent
 from turnstile.models import OpenAIChat
 async def add(a: int, b: int) -> int:
     "Add two integers."
@@ -24,8 +24,7 @@ agent = Agent(OpenAIChat("bench", base_url="http://127.0.0.1:9/v1", api_key="sk-
 
 def build(job: Job) -> Once:
     """One run of an agent that was made once."""
-    from turnstile.agent import Agent
-    from turnstile.core.limits import Limits
+    from turnstile import Agent, Limits
     from turnstile.log import JsonLog
 
     log = JsonLog(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115 - open as long as the process
@@ -45,19 +44,20 @@ class Script:
     price = None
 
     def __init__(self, job: Job) -> None:
+        from turnstile import Reply, ToolCall, Usage
+
+        def say(number: int) -> Reply:
+            usage = Usage(input_tokens=10, output_tokens=5)
+            calls = tuple(ToolCall(call_id, "add", arguments) for call_id, arguments in job.calls_of(number))
+            return Reply(calls=calls, finish="tool_calls", usage=usage) if calls else Reply(job.answer, usage=usage)
+
         self._job = job
+        self._say = say
 
     async def reply(self, request: ModelRequest, progress: Callable[[Delta], None]) -> Reply:
         """The reply of the round that the history has reached."""
-        from turnstile.core.messages import Reply, ToolCall, Usage
-
         await self._job.give_way()
-        usage = Usage(input_tokens=10, output_tokens=5)
-        wanted = self._job.calls_of(len(request.items) - 1)
-        if not wanted:
-            return Reply(self._job.answer, usage=usage)
-        calls = tuple(ToolCall(call_id, "add", arguments) for call_id, arguments in wanted)
-        return Reply(calls=calls, finish="tool_calls", usage=usage)
+        return self._say(len(request.items) - 1)
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
