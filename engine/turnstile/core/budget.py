@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Literal
 
 from turnstile.core.events import ModelReplied
+from turnstile.core.history import CHARS_PER_ITEM
 from turnstile.core.messages import Reply
 from turnstile.core.run_state import RunState
 
@@ -12,17 +14,22 @@ LimitName = Literal["token_limit", "cost_limit", ""]
 
 CHARS_PER_TOKEN = 3  # OpenAI's help page "What are tokens" says 4 for English; code and other scripts need more tokens
 LEAST_OUTPUT = 64  # a reply of fewer tokens is not worth its request
-WRAP_UP_EXTRA = 128  # tokens of the engine's own words when it asks for a last answer
+WRAP_UP_EXTRA = (
+    256  # tokens of the engine's own words when it asks for a last answer: its request, and "not run" to 8 calls
+)
 
 
 def estimate_input(run: RunState) -> int:
-    """Tokens of the next request, measured by the last one whose tokens the server said."""
-    measured_chars, measured_tokens = run.measured
-    return max(1, measured_tokens + (request_size(run) - measured_chars) // CHARS_PER_TOKEN)
+    """Tokens of the next request, measured by the last whose tokens are known; what waits in the inbox goes with it."""
+    chars, tokens = run.measured
+    size = request_size(run) + sum(len(text) + CHARS_PER_ITEM for text in run.inbox)
+    if size < chars:  # older items were left out since
+        return max(1, tokens * size // chars)
+    return max(1, tokens + (size - chars) // CHARS_PER_TOKEN)
 
 
 def request_size(run: RunState) -> int:
-    """Size in characters of the request that the run sends now."""
+    """Size in characters of what the run's requests carry so far."""
     return run.start.tools_size + len(run.start.instructions) + run.history.size(run.window_start)
 
 
@@ -101,13 +108,14 @@ def _rooms(run: RunState) -> list[tuple[LimitName, int]]:
     if limits.tokens is not None:
         left = limits.tokens - run.charged_tokens
         room = (left - 2 * tokens_in - WRAP_UP_EXTRA) // 3 if holds_back else left - tokens_in
-        rooms.append(("token_limit", room))
+        rooms.append(("token_limit", max(0, room)))
     if limits.cost is not None and rate is not None:
         dollars = limits.cost - run.charged_cost - rate.of(tokens_in, 0)
         each = rate.of(0, 1)
         if holds_back:
             dollars -= rate.of(tokens_in + WRAP_UP_EXTRA, 0)
             each = rate.of(1, 2)
-        if each or dollars < 0:
-            rooms.append(("cost_limit", int(dollars / each) if each else 0))
+        dearest = max(0.0, dollars) / each if each else inf if dollars >= 0 else 0.0
+        if dearest < inf:
+            rooms.append(("cost_limit", int(dearest)))
     return rooms
