@@ -19,6 +19,7 @@ _WORDS = ("code", "type", "status", "error_type", "error_code", "reason", "quota
 _STATUSES = ("code", "status", "status_code", "error_code")
 _PLAIN = re.compile(r"[^a-z0-9]+")
 _HTTP_ERRORS = range(400, 600)
+_LONGEST_WORD = 100  # characters of a code or a delay that are looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +65,12 @@ def read_error(value: JsonValue) -> ErrorBody:
     words = (as_text(part.get(key)) for part in parts for key in _WORDS)
     return ErrorBody(
         message="; ".join(dict.fromkeys(filter(None, _texts(code, error, body, parts)))),
-        words=frozenset(plain(word) for word in (code, *words) if word),
+        words=frozenset(plain(word[:_LONGEST_WORD]) for word in (code, *words) if word),
         status=next((status for part in (error, body) if (status := _status(part))), None),
-        delay=next((str(d) for part in parts for key in ("retryDelay", "retry_after") if (d := part.get(key))), ""),
+        delay=next(
+            (str(d)[:_LONGEST_WORD] for part in parts for key in ("retryDelay", "retry_after") if (d := part.get(key))),
+            "",
+        ),
         request_id=as_text(body.get("request_id")) or as_text(error.get("request_id")),
     )
 

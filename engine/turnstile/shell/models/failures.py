@@ -7,6 +7,7 @@ What the body says is asked before the status, since servers put overflow under 
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from turnstile.core.errors import InvalidJSON
 from turnstile.core.events import FailureKind, ModelFailed
@@ -28,7 +29,7 @@ _BY_WORD: dict[FailureKind, str] = {
     "content_filter": (
         "contentfilter|contentpolicyviolation|responsibleaipolicy|datainspectionfailed|moderation|promptblocked|1301"
     ),
-    "generation_failed": ("toolusefailed|outputparsefailed|jsonvalidatefailed|malformedfunctioncall|malformedtoolcall"),
+    "generation_failed": "toolusefailed|outputparsefailed|jsonvalidatefailed|malformedfunctioncall|malformedtoolcall",
     "authentication": (
         "invalidapikey|authentication|unauthenticated|unauthorized|incorrectapikey|apikeyinvalid|apikeyexpired"
         "|invalidauthentication"
@@ -42,10 +43,11 @@ _BY_WORD: dict[FailureKind, str] = {
     ),
 }
 _BY_TEXT: dict[FailureKind, str] = {
-    # The words that stand in messages where no code does, or one that is used for everything.
+    # The words that stand in messages where no code does, or one that is used for everything. Every repetition is
+    # bounded, so that no message takes longer than its length (a server may be hostile).
     "context_overflow": (
         r"maximum context length|maximum prompt length|context[_ ](?:length|window|size)[^.]{0,40}exceed"
-        r"|exceed\w*[^.]{0,40}context[_ ](?:length|window|size)|exceed\w*[^.]{0,20}model token limit"
+        r"|exceed\w{0,4}[^.]{0,40}context[_ ](?:length|window|size)|exceed\w{0,4}[^.]{0,20}model token limit"
         r"|context (?:shift is disabled|the overflows)|context overflow|prompt (?:is )?too long|input (?:is )?too long"
         r"|input tokens? (?:count )?[^.]{0,30}exceed|exceeds the maximum number of tokens|too many (?:input )?tokens"
         r"|range of input length should be|reduce the length of (?:the|your) (?:messages|prompt|input)"
@@ -61,8 +63,6 @@ _BY_TEXT: dict[FailureKind, str] = {
     ),
     "authentication": r"api key not valid|invalid (?:api[ -]?key|authentication)|incorrect api key",
 }
-_WORD_PATTERNS = {kind: re.compile(rf"(?:{words})\w*") for kind, words in _BY_WORD.items()}
-_TEXT_PATTERNS = {kind: re.compile(rf"(?i){text}") for kind, text in _BY_TEXT.items()}
 _WORDS_ASKED = 32 * 1024  # characters of a message that are searched
 
 _BY_STATUS: dict[int, FailureKind] = {
@@ -138,7 +138,7 @@ def _kind(error: ErrorBody, status: int | None) -> FailureKind:
             return kind
     if status in _BY_STATUS:
         return _BY_STATUS[status]
-    for kind in _WORD_PATTERNS:
+    for kind in _BY_WORD:
         if kind not in _PRECISE and _says(kind, error, message):
             return kind
     if status is None:
@@ -147,5 +147,12 @@ def _kind(error: ErrorBody, status: int | None) -> FailureKind:
 
 
 def _says(kind: FailureKind, error: ErrorBody, message: str) -> bool:
-    words, text = _WORD_PATTERNS[kind], _TEXT_PATTERNS.get(kind)
+    words, text = _patterns(kind)
     return any(words.fullmatch(word) for word in error.words) or bool(text and text.search(message))
+
+
+@cache
+def _patterns(kind: FailureKind) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
+    """Compiled with the first failure: most runs have none, and compiling takes as long as importing all the rest."""
+    text = _BY_TEXT.get(kind)
+    return re.compile(rf"(?:{_BY_WORD[kind]})\w*"), re.compile(rf"(?i){text}") if text else None
