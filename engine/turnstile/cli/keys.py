@@ -7,6 +7,7 @@ import os
 import sys
 import termios
 import tty
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -45,8 +46,9 @@ class Keys:
         self.restore()
 
     def restore(self) -> None:
-        """Give the terminal back as it was."""
-        termios.tcsetattr(self._terminal, termios.TCSADRAIN, self._before)
+        """Give the terminal back as it was, unless it has gone."""
+        with suppress(termios.error):
+            termios.tcsetattr(self._terminal, termios.TCSADRAIN, self._before)
 
     async def press(self) -> str:
         """The next key: a character, or one of `END`."""
@@ -61,7 +63,8 @@ class Keys:
 
     def _set(self) -> None:
         """Let each key come at once and unseen; Ctrl-C stays a signal, and what was typed ahead is kept."""
-        tty.setcbreak(self._terminal, termios.TCSADRAIN)
+        with suppress(termios.error):  # a terminal that has gone brings the end as its next key
+            tty.setcbreak(self._terminal, termios.TCSADRAIN)
 
     def end(self) -> None:
         """Let who waits for a key have the end instead."""

@@ -42,7 +42,6 @@ class Progress:
         self._streams = streams and screen.answers_to_terminal
         self._status = _StatusLine() if screen.can_redraw and not screen.quiet else None
         self._written: list[str] = []
-        self._attempt = 0
         self._is_open = False
 
     @property
@@ -90,13 +89,7 @@ class Progress:
             return
         if self._status:
             self._status.hide()
-        if not self._is_open:
-            self._written.clear()
-        elif delta.attempt != self._attempt:
-            self._end_text()
-            self._written.clear()
-            self._screen.say("(the reply was cut off; it begins anew)")
-        self._is_open, self._attempt = True, delta.attempt
+        self._is_open = True
         self._written.append(delta.text)
         self._screen.answer(delta.text, end="")
 
@@ -113,7 +106,8 @@ class _StatusLine:
 
     def __init__(self) -> None:
         self._live: Live | None = None
-        self._run: RunState | None = None
+        self._where = ""
+        self._spent = ""
         self._since: dict[str, tuple[str, float]] = {}  # the running calls: name, and when each began
         self._began = time.monotonic()
 
@@ -130,7 +124,9 @@ class _StatusLine:
 
     def begin(self, run: RunState) -> None:
         """Show how far the run is."""
-        self._run = run
+        turn = run.turns + (run.state == "await_model")  # a turn ends with its reply, so the one awaited counts
+        self._where = f"{run.state} · turn {turn} of {run.limits.turns}"
+        self._spent = spent(run) if run.turns else ""
         if self._live is None:
             self._live = self._made()
             self._live.start(refresh=True)
@@ -140,10 +136,6 @@ class _StatusLine:
         if self._live is not None:
             self._live.stop()
             self._live = None
-
-    @staticmethod
-    def _tools(running: list[tuple[str, float]], now: float) -> str:
-        return ", ".join(f"{one_line(name, 64)} {duration(now - since)}" for name, since in running)
 
     def _made(self) -> Live:
         from rich.console import Console
@@ -160,12 +152,7 @@ class _StatusLine:
     def _render(self) -> Text:
         from rich.text import Text
 
-        run, now = self._run, time.monotonic()
-        if run is None:
-            return Text()
-        turn = run.turns + (run.state == "await_model")  # a turn ends with its reply, so the one awaited counts
-        parts = [run.state, f"turn {turn} of {run.limits.turns}"]
-        running = self._tools(list(self._since.values()), now)
-        parts += [running or duration(now - self._began)]
-        parts += [spent(run)] if run.turns else []
-        return Text(" · ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
+        now = time.monotonic()
+        running = [f"{one_line(name, 64)} {duration(now - since)}" for name, since in list(self._since.values())]
+        parts = (self._where, ", ".join(running) or duration(now - self._began), self._spent)
+        return Text(" · ".join(filter(None, parts)), style="dim", no_wrap=True, overflow="ellipsis")

@@ -31,7 +31,7 @@ from turnstile.core.events import ModelFailed
 from turnstile.core.limits import Limits
 from turnstile.core.messages import Reply, Usage
 from turnstile.testing import ScriptedModel, call
-from turnstile.tool import tool
+from turnstile.tools import tool
 
 
 @tool(access="read")
@@ -107,8 +107,8 @@ def is_first(run, event):
     return run.turns == 0
 
 
-asking_twice = loop.extend(rows=[before("answered", row("doubt", await_model, ModelReplied, [is_first], AGAIN, accept))])
-doubting = Agent(ScriptedModel(["Hello.", "Really."]), machine=asking_twice)
+doubt = row("doubt", await_model, ModelReplied, [is_first], AGAIN, accept)
+doubting = Agent(ScriptedModel(["Hello.", "Really."]), machine=loop.extend(rows=[before("answered", doubt)]))
 """
 ENTRY_POINTS = """[turnstile.agents]
 bundled = demo:bundled
@@ -181,7 +181,8 @@ class Terminal:
         try:
             chunk = os.read(self._master, 65536)
         except OSError as error:  # Linux reports the end of a terminal's last process so
-            assert error.errno == errno.EIO
+            if error.errno != errno.EIO:
+                raise
             return False
         self._seen += chunk.decode("utf-8", "replace")
         return bool(chunk)
@@ -217,7 +218,14 @@ def cli(folder: Path, environment: dict[str, str]) -> Cli:
     def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         command = [*COMMAND, *arguments]
         return subprocess.run(
-            command, input=stdin, capture_output=True, text=True, cwd=folder, env=environment, timeout=PATIENCE, check=False
+            command,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env=environment,
+            timeout=PATIENCE,
+            check=False,
         )
 
     return run

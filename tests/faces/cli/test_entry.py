@@ -7,14 +7,20 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from turnstile.core.errors import NoRow
+
+if TYPE_CHECKING:
+    from tests.faces.cli.conftest import Here
 
 COMMAND = [sys.executable, "-c", "from turnstile.cli import main; main()"]
 HEAVY = ("httpx", "orjson", "pydantic", "rich", "structlog")
 
 
-def test_help_names_every_command_with_examples(here):
+def test_help_names_every_command_with_examples(here: Here) -> None:
     """Who runs it for the first time must learn from --help alone what there is and how to call it."""
     result = here("--help")
     assert result.exit_code == 0
@@ -23,14 +29,14 @@ def test_help_names_every_command_with_examples(here):
 
 
 @pytest.mark.parametrize("command", ["run", "chat", "diagram", "agents list", "tools list", "models list"])
-def test_each_command_teaches_by_example(here, command):
+def test_each_command_teaches_by_example(here: Here, command: str) -> None:
     """An example says more than a list of options, so each command's help has one that starts as one would type it."""
     result = here(*command.split(), "--help")
     assert result.exit_code == 0
     assert f"  turnstile {command}" in result.stdout
 
 
-def test_run_and_chat_share_their_options(here):
+def test_run_and_chat_share_their_options(here: Here) -> None:
     """An option learnt with one command must work with the other; the names are fixed by the design."""
     shared = ("--model", "--store", "--session", "--max-turns", "--json", "--log-json", "--log-content", "--quiet")
     for command in ("run", "chat"):
@@ -38,7 +44,7 @@ def test_run_and_chat_share_their_options(here):
         assert all(f"{option} " in text for option in shared), command
 
 
-def test_version_is_the_packages(here):
+def test_version_is_the_packages(here: Here) -> None:
     """A bug report begins with the version, so it must be that of what is installed."""
     from importlib.metadata import version
 
@@ -46,7 +52,7 @@ def test_version_is_the_packages(here):
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
-def test_help_and_version_load_nothing_heavy(option):
+def test_help_and_version_load_nothing_heavy(option: str) -> None:
     """They must answer at once, so nothing that only a run needs may be imported for them."""
     code = (
         "import sys; sys.argv = ['turnstile', sys.argv[1]]\n"
@@ -72,7 +78,7 @@ def test_help_and_version_load_nothing_heavy(option):
         (["diagram", "--format", "jpeg"], "--format"),
     ],
 )
-def test_a_wrong_word_is_one_line_and_the_way_out(here, arguments, says):
+def test_a_wrong_word_is_one_line_and_the_way_out(here: Here, arguments: list[str], says: str) -> None:
     """Whoever mistypes must see what was wrong and where to look, not a page to search through."""
     result = here(*arguments)
     assert result.exit_code == 2
@@ -83,7 +89,7 @@ def test_a_wrong_word_is_one_line_and_the_way_out(here, arguments, says):
 
 
 @pytest.mark.parametrize("arguments", [[], ["agents"], ["tools"], ["models"]])
-def test_a_group_without_a_command_shows_what_there_is(here, arguments):
+def test_a_group_without_a_command_shows_what_there_is(here: Here, arguments: list[str]) -> None:
     """Half a command is misuse, and the list of what could follow is its way out."""
     result = here(*arguments)
     assert result.exit_code == 2
@@ -91,14 +97,14 @@ def test_a_group_without_a_command_shows_what_there_is(here, arguments):
     assert "Commands:" in result.stderr
 
 
-def test_agent_names_complete(environment):
+def test_agent_names_complete(environment: dict[str, str]) -> None:
     """A shell asks the program for completions through its environment; installed agents' names must come back."""
     asked = {"_TURNSTILE_COMPLETE": "complete_bash", "COMP_WORDS": "turnstile run bun", "COMP_CWORD": "2"}
     shown = subprocess.run(COMMAND, env={**environment, **asked}, capture_output=True, text=True, check=True)
     assert shown.stdout.split() == ["bundled"]
 
 
-def test_completion_can_be_shown_for_a_shell(environment):
+def test_completion_can_be_shown_for_a_shell(environment: dict[str, str]) -> None:
     """Users copy the completion script or have it installed; both start from what --show-completion prints."""
     shown = subprocess.run(
         [*COMMAND, "--show-completion", "bash"], env=environment, capture_output=True, text=True, check=True
@@ -106,13 +112,15 @@ def test_completion_can_be_shown_for_a_shell(environment):
     assert "_TURNSTILE_COMPLETE" in shown.stdout
 
 
-def _run_with(folder: Path, environment: dict[str, str], redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run_with(
+    folder: Path, environment: dict[str, str], redirection: str, *arguments: str
+) -> subprocess.CompletedProcess[str]:
     script = f'exec "$@" {redirection}'
     command = ["sh", "-c", script, "sh", *COMMAND, *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_closed_standard_output_is_said_before_money_is_spent(folder, environment):
+def test_closed_standard_output_is_said_before_money_is_spent(folder: Path, environment: dict[str, str]) -> None:
     """An answer that has nowhere to go must not be asked for."""
     result = _run_with(folder, environment, ">&-", "run", "demo:agent", "hi")
     assert result.returncode == 2
@@ -122,7 +130,7 @@ def test_closed_standard_output_is_said_before_money_is_spent(folder, environmen
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
-def test_a_full_disk_is_one_line(folder, environment):
+def test_a_full_disk_is_one_line(folder: Path, environment: dict[str, str]) -> None:
     """A failed write must neither look like success nor end in a traceback."""
     result = _run_with(folder, environment, ">/dev/full", "run", "demo:agent", "hi", "--quiet")
     assert result.returncode == 2
@@ -130,7 +138,7 @@ def test_a_full_disk_is_one_line(folder, environment):
     assert "Traceback" not in result.stderr
 
 
-def test_a_reader_that_has_gone_is_no_event(folder, environment):
+def test_a_reader_that_has_gone_is_no_event(folder: Path, environment: dict[str, str]) -> None:
     """In `turnstile … | head -1` the reader's leaving is its own business: no traceback and no complaint."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -144,13 +152,24 @@ def test_a_reader_that_has_gone_is_no_event(folder, environment):
     assert (result.returncode, result.stderr) == (2, "")
 
 
-def test_closed_standard_error_changes_nothing_else(folder, environment):
+def test_closed_standard_error_changes_nothing_else(folder: Path, environment: dict[str, str]) -> None:
     """What is told along the way may be unwanted; the answer still comes, and alone."""
     result = _run_with(folder, environment, "2>&-", "run", "demo:agent", "hi")
     assert (result.returncode, result.stdout) == (0, "Answer 1: sunny.\n")
 
 
-def test_an_agents_own_bug_shows_its_traceback(here, folder):
+def test_a_table_with_a_hole_shows_its_traceback(here: Here, folder: Path) -> None:
+    """An event that no row takes is a bug in a table, with all that is needed to report it."""
+    (folder / "holed.py").write_text(
+        "from turnstile.agent import Agent\nfrom turnstile.core.machine import Machine\n"
+        "from turnstile.core.table import TABLE\nfrom turnstile.testing import ScriptedModel\n"
+        "machine = Machine(rows=[row for row in TABLE if 'ModelReplied' not in row.event_names])\n"
+        "agent = Agent(ScriptedModel(['Hello.']), machine=machine)\n"
+    )
+    assert isinstance(here("run", "holed:agent", "hi").exception, NoRow)
+
+
+def test_an_agents_own_bug_shows_its_traceback(here: Here, folder: Path) -> None:
     """A bug in user code is neither misuse nor a failed run: hiding where it happened would cost its author hours."""
     (folder / "buggy.py").write_text(
         "from turnstile.agent import Agent\nfrom turnstile.testing import ScriptedModel\n"

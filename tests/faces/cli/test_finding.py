@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.faces.cli.conftest import Here
 
 HEAD = "from turnstile.agent import Agent\n"
 MODULES = {
@@ -13,13 +20,12 @@ MODULES = {
     "leaving.py": "raise SystemExit\n",
     "needy.py": "import not_there_at_all\n",
     "nothing.py": "agent = 3\n",
-    "several.py": HEAD + "weather_agent = Agent(); other = Agent(); number = 5\n"
-    "class Holder: agent = weather_agent\n",
+    "several.py": HEAD + "weather_agent = Agent(); other = Agent(); number = 5\nclass Holder: agent = weather_agent\n",
 }
 
 
 @pytest.fixture
-def modules(folder):
+def modules(folder: Path) -> Path:
     """Modules with everything that can be wrong with one."""
     for name, text in MODULES.items():
         (folder / name).write_text(text)
@@ -47,7 +53,7 @@ def modules(folder):
         ("needy", "agent 'needy' needs the module 'not_there_at_all', which is not installed; install it"),
     ],
 )
-def test_a_name_that_leads_nowhere_is_one_line_and_the_way_out(here, modules, name, says):
+def test_a_name_that_leads_nowhere_is_one_line_and_the_way_out(here: Here, modules: Path, name: str, says: str) -> None:
     """Each mistake in naming an agent is common, and each has a different way out that the line must name."""
     result = here("run", name, "hi")
     assert result.exit_code == 2
@@ -57,19 +63,21 @@ def test_a_name_that_leads_nowhere_is_one_line_and_the_way_out(here, modules, na
     assert "Traceback" not in result.stderr
 
 
-def test_what_a_module_prints_on_import_is_no_answer(here, modules):
+def test_what_a_module_prints_on_import_is_no_answer(here: Here, modules: Path) -> None:
     """A script that reads standard output must get the answer alone, whatever the agent's modules say."""
     result = here("run", "raising:agent", "hi")
     assert result.stdout == ""
     assert "on import" in result.stderr
 
 
-def test_an_agent_within_something_is_reached_by_dots(here, modules):
+def test_an_agent_within_something_is_reached_by_dots(here: Here, modules: Path) -> None:
     """Agents live in classes and namespaces, too; an entry point may name them so, and so may a user."""
     assert here("tools", "list", "several:Holder.agent").exit_code == 0
 
 
-def test_the_current_folder_is_importable(cli):
+def test_the_current_folder_is_importable(folder: Path, environment: dict[str, str]) -> None:
     """The installed command does not start from the current folder as `python -m` does, and users keep agents there."""
-    result = cli("run", "demo:agent", "hi")
+    del environment["PYTHONPATH"]
+    command = [str(Path(sys.executable).with_name("turnstile")), "run", "demo:agent", "hi"]
+    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (0, "Answer 1: sunny.\n")

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.faces.cli.conftest import Cli, Open
 
 SLOW = """
 import asyncio
@@ -14,7 +19,7 @@ import threading
 from turnstile.agent import Agent
 from turnstile.core.messages import Reply
 from turnstile.testing import ScriptedModel, call
-from turnstile.tool import ToolContext, tool
+from turnstile.tools import ToolContext, tool
 
 
 @tool
@@ -39,7 +44,7 @@ async def stubborn(request):
         threading.Event().wait()
 
 
-def script(request):
+def script(request: str) -> None:
     if request.items[-1].kind == "user" and "short" in request.items[-1].text:
         return "Short."
     results = [result for item in request.items if item.kind == "exchange" for result in item.results]
@@ -62,12 +67,12 @@ interrupting = Agent(ScriptedModel([call("stop"), "Never said."]), tools=[stop])
 
 
 @pytest.fixture(autouse=True)
-def _slow(folder):
+def _slow(folder: Path) -> None:
     (folder / "slow.py").write_text(SLOW)
 
 
 @pytest.mark.parametrize("store", ["", "runs.db"])
-def test_once_cancels_and_says_what_was_kept(terminal, store):
+def test_once_cancels_and_says_what_was_kept(terminal: Open, store: str) -> None:
     """What was paid for must be known after an interrupt: turns, results, the run's id, and where they are."""
     opened = terminal("run", "slow:agent", "hi", *(["--store", store] if store else []))
     opened.wait_for("hang: waiting")
@@ -79,7 +84,7 @@ def test_once_cancels_and_says_what_was_kept(terminal, store):
     assert opened.finish() == 130
 
 
-def test_twice_leaves_at_once_with_the_terminal_in_order(terminal):
+def test_twice_leaves_at_once_with_the_terminal_in_order(terminal: Open) -> None:
     """Something that does not let go must not hold up who wants to leave, nor leave the cursor hidden behind."""
     opened = terminal("run", "slow:never", "hi")
     before = opened.modes()
@@ -93,7 +98,7 @@ def test_twice_leaves_at_once_with_the_terminal_in_order(terminal):
     assert opened.raw.count("\x1b[?25l") == opened.raw.count("\x1b[?25h")
 
 
-def test_twice_while_stepping_leaves_at_once_too(terminal):
+def test_twice_while_stepping_leaves_at_once_too(terminal: Open) -> None:
     """Stepping changes the terminal's mode, which must be undone even when nothing else is."""
     opened = terminal("run", "slow:never", "hi", "--step")
     before = opened.modes()
@@ -108,14 +113,14 @@ def test_twice_while_stepping_leaves_at_once_too(terminal):
     assert opened.modes() == before
 
 
-def test_a_tools_own_interrupt_ends_the_command(cli):
+def test_a_tools_own_interrupt_ends_the_command(cli: Cli) -> None:
     """A tool that was interrupted lets the interrupt go on; the command must not call that a bug."""
     result = cli("run", "slow:interrupting", "hi")
     assert result.returncode == 130
     assert "Traceback" not in result.stderr
 
 
-def test_a_chat_outlives_the_run_that_was_cancelled(terminal):
+def test_a_chat_outlives_the_run_that_was_cancelled(terminal: Open) -> None:
     """Ctrl-C in a chat is about the answer that takes too long, not about the conversation."""
     opened = terminal("chat", "slow:agent")
     opened.wait_for("you> ")

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.faces.cli.conftest import Here
 
 OWN_MODEL = """
 from turnstile.agent import Agent
@@ -19,7 +24,7 @@ storing = Agent(first, store=SQLiteStore("own.db"))
 
 
 @pytest.fixture
-def owners(folder):
+def owners(folder: Path) -> Path:
     """A module of agents with models of their own, and one without."""
     (folder / "owners.py").write_text(OWN_MODEL)
     return folder
@@ -33,7 +38,9 @@ def owners(folder):
         ("bundled", {}, "model: offline (scripted and offline, since no model is named and no provider's key is set)"),
     ],
 )
-def test_one_line_says_which_model_and_why(here, owners, agent, variables, says):
+def test_one_line_says_which_model_and_why(
+    here: Here, owners: Path, agent: str, variables: dict[str, str], says: str
+) -> None:
     """A model costs money and decides the answer, so nobody may have to guess which was asked, also in a pipe."""
     result = here("run", agent, "hi", **variables)
     assert result.exit_code == 0
@@ -48,7 +55,9 @@ def test_one_line_says_which_model_and_why(here, owners, agent, variables, says)
         ([], {"DEEPSEEK_API_KEY": "k", "DEEPSEEK_BASE_URL": "{url}"}, r"model: deepseek:.* (DEEPSEEK_API_KEY is set)"),
     ],
 )
-def test_options_come_before_the_environment_and_that_before_scripts(here, owners, arguments, variables, says):
+def test_options_come_before_the_environment_and_that_before_scripts(
+    here: Here, owners: Path, arguments: list[str], variables: dict[str, str], says: str
+) -> None:
     """The order is fixed by the design: --model, the agent's own, $TURNSTILE_MODEL, a key, and only then the script."""
     url = "http://127.0.0.1:9"  # the port of the discard service, where nothing listens
     variables = {name: value.format(url=url) for name, value in variables.items()}
@@ -75,7 +84,9 @@ def test_options_come_before_the_environment_and_that_before_scripts(here, owner
         ("demo:agent", ["--store", "."], "cannot|not a"),
     ],
 )
-def test_what_is_missing_or_unreadable_is_one_line_before_any_request(here, owners, agent, arguments, says):
+def test_what_is_missing_or_unreadable_is_one_line_before_any_request(
+    here: Here, owners: Path, agent: str, arguments: list[str], says: str
+) -> None:
     """A missing key or an unreadable file must be said at once, with what to set or give instead."""
     result = here("run", agent, "hi", *arguments)
     assert result.exit_code == 2
@@ -85,27 +96,35 @@ def test_what_is_missing_or_unreadable_is_one_line_before_any_request(here, owne
     assert "Traceback" not in result.stderr
 
 
-def test_quiet_says_nothing_but_the_answer(here, owners):
+def test_a_scripted_model_may_be_made_already(here: Here, folder: Path) -> None:
+    """An installed agent's offline model may be a client as well as a function that makes one."""
+    (folder / "needy.py").write_text(OWN_MODEL + "agent, offline_model = none, first\n")
+    result = here("run", "needy", "hi")
+    assert (result.exit_code, result.stdout) == (0, "hello\n")
+    assert result.stderr.startswith("model: first (scripted and offline")
+
+
+def test_quiet_says_nothing_but_the_answer(here: Here, owners: Path) -> None:
     """A script that wants the answer only must get an empty standard error when all is well."""
     result = here("run", "owners:listed", "hi", "--quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "hello\n", "")
 
 
-def test_a_session_in_a_file_goes_on(here):
+def test_a_session_in_a_file_goes_on(here: Here) -> None:
     """The same session in another process must know what was said: that is what --store and --session are for."""
     options = ("--store", "runs.db", "--session", "monday", "--quiet")
     assert here("run", "demo:agent", "hi", *options).stdout == "Answer 1: sunny.\n"
     assert here("run", "demo:agent", "hi", *options).stdout == "Answer 2: sunny.\n"
 
 
-def test_a_session_in_memory_is_said_to_end(here):
+def test_a_session_in_memory_is_said_to_end(here: Here) -> None:
     """Losing a conversation in silence would be a surprise, so the line says how to keep it."""
     result = here("run", "demo:agent", "hi", "--session", "monday", "--store", "memory")
     assert result.exit_code == 0
     assert "note: session 'monday' is kept in memory and ends with this process; --store FILE keeps it" in result.stderr
 
 
-def test_an_agents_own_store_is_used_and_let_go(here, owners):
+def test_an_agents_own_store_is_used_and_let_go(here: Here, owners: Path) -> None:
     """An agent may bring its store, and without --store nothing takes its place."""
     result = here("run", "owners:storing", "hi", "--session", "monday")
     assert result.exit_code == 0
@@ -113,7 +132,7 @@ def test_an_agents_own_store_is_used_and_let_go(here, owners):
     assert (owners / "own.db").is_file()
 
 
-def test_the_log_holds_content_only_when_told_to(here, folder):
+def test_the_log_holds_content_only_when_told_to(here: Here, folder: Path) -> None:
     """What was said may be private, so a log has it only with --log-content."""
     assert here("run", "demo:agent", "a private matter", "--log-json", "plain.jsonl").exit_code == 0
     assert here("run", "demo:agent", "a private matter", "--log-json", "full.jsonl", "--log-content").exit_code == 0
@@ -121,7 +140,7 @@ def test_the_log_holds_content_only_when_told_to(here, folder):
     assert "a private matter" in (folder / "full.jsonl").read_text()
 
 
-def test_a_log_on_standard_output_makes_all_of_it_json(here):
+def test_a_log_on_standard_output_makes_all_of_it_json(here: Here) -> None:
     """Whoever pipes the log to jq must be able to read every line, so the answer is JSON then, too."""
     result = here("run", "demo:agent", "hi", "--log-json", "-")
     lines = [json.loads(line) for line in result.stdout.splitlines()]

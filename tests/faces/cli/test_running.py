@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.faces.cli.conftest import Cli, Here, Open
 
 KINDS = """
 from pydantic import BaseModel
@@ -16,7 +21,7 @@ from turnstile.core.events import ModelFailed
 from turnstile.core.limits import Limits, Retry
 from turnstile.core.messages import Reply, Usage
 from turnstile.testing import ScriptedModel, call
-from turnstile.tool import tool
+from turnstile.tools import tool
 
 
 class Trip(BaseModel):
@@ -30,7 +35,7 @@ def look() -> str:
     return "seen"
 
 
-def saying(*script, **options):
+def saying(*script: str, **options: str) -> None:
     return Agent(ScriptedModel(script), tools=[look], **options)
 
 
@@ -47,11 +52,11 @@ echo = Agent(ScriptedModel(lambda request: request.items[-1].text))
 
 
 @pytest.fixture(autouse=True)
-def _kinds(folder):
+def _kinds(folder: Path) -> None:
     (folder / "kinds.py").write_text(KINDS)
 
 
-def test_the_answer_alone_is_on_standard_output(cli):
+def test_the_answer_alone_is_on_standard_output(cli: Cli) -> None:
     """What a script reads must be the answer, cleaned of escape sequences; how it went is told beside it."""
     result = cli("run", "demo:agent", "hi")
     assert result.returncode == 0
@@ -77,14 +82,14 @@ def test_the_answer_alone_is_on_standard_output(cli):
         ("dear", 2, "", "Limits.cost=1 cannot be held"),
     ],
 )
-def test_exit_status_and_summary_tell_how_it_ended(here, agent, status, stdout, says):
+def test_exit_status_and_summary_tell_how_it_ended(here: Here, agent: str, status: int, stdout: str, says: str) -> None:
     """Scripts branch on the status and people read the last line, so both must tell the same ending."""
     result = here("run", f"kinds:{agent}", "hi")
     assert (result.exit_code, result.stdout) == (status, stdout)
     assert says in result.stderr
 
 
-def test_a_failed_run_says_why_and_what_to_do(here):
+def test_a_failed_run_says_why_and_what_to_do(here: Here) -> None:
     """A stop reason without the server's words or a way out would send its reader to the source."""
     assert "authentication 401 bad key" in here("run", "kinds:refused", "hi").stderr
     ended = here("run", "kinds:endless", "hi").stderr
@@ -92,14 +97,14 @@ def test_a_failed_run_says_why_and_what_to_do(here):
     assert "--max-turns N allows more" in ended
 
 
-def test_max_turns_takes_the_place_of_the_agents(here):
+def test_max_turns_takes_the_place_of_the_agents(here: Here) -> None:
     """The limit on the command line is for this run, whatever the agent's author chose."""
     result = here("run", "demo:agent", "hi", "--max-turns", "1")
     assert result.exit_code == 1
     assert "failed (max_turns): 1 turn" in result.stderr
 
 
-def test_json_tells_all_of_an_answered_run(here):
+def test_json_tells_all_of_an_answered_run(here: Here) -> None:
     """A program needs the answer as it was, how it ended, what it spent and its path, under fixed names."""
     result = here("run", "demo:agent", "hi", "--json", "--session", "s")
     told = json.loads(result.stdout)
@@ -118,7 +123,7 @@ def test_json_tells_all_of_an_answered_run(here):
     }
 
 
-def test_json_tells_all_of_a_failed_run(here):
+def test_json_tells_all_of_a_failed_run(here: Here) -> None:
     """A failure must be as readable to a program as an answer: kind, status and request id of the error."""
     result = here("run", "kinds:refused", "hi", "--json")
     told = json.loads(result.stdout)
@@ -132,12 +137,12 @@ def test_json_tells_all_of_a_failed_run(here):
     }
 
 
-def test_json_gives_a_typed_output_as_it_is(here):
+def test_json_gives_a_typed_output_as_it_is(here: Here) -> None:
     """An output type exists so that its value need not be parsed out of text a second time."""
     assert json.loads(here("run", "kinds:typed", "hi", "--json").stdout)["output"] == {"city": "大理", "days": 4}
 
 
-def test_json_escapes_what_a_terminal_obeys_and_keeps_the_text(here):
+def test_json_escapes_what_a_terminal_obeys_and_keeps_the_text(here: Here) -> None:
     """JSON on a terminal must be as harmless as text, and still hold what the model wrote."""
     shown = here("run", "kinds:unusual", "hi", "--json").stdout
     assert not set(shown) & set("\ud83d\u202e\x9b\x1b")
@@ -145,9 +150,17 @@ def test_json_escapes_what_a_terminal_obeys_and_keeps_the_text(here):
     assert here("run", "kinds:unusual", "hi").stdout == "lone \ufffd surrogate, override, C1, \nbreak\n"
 
 
-def test_a_prompt_can_come_through_a_pipe(here):
+def test_a_prompt_can_come_through_a_pipe(here: Here) -> None:
     """`-` is how a file or another program's output becomes the prompt, as it is but for a byte order mark."""
-    assert here("run", "kinds:echo", "-", stdin="\ufeff大理\n第二行\n", ).stdout == "大理\n第二行\n\n"
+    assert (
+        here(
+            "run",
+            "kinds:echo",
+            "-",
+            stdin="\ufeff大理\n第二行\n",
+        ).stdout
+        == "大理\n第二行\n\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,7 +174,9 @@ def test_a_prompt_can_come_through_a_pipe(here):
         (["a\udcffb"], None, "the prompt is not valid UTF-8"),
     ],
 )
-def test_a_prompt_that_is_none_is_misuse(here, arguments, stdin, says):
+def test_a_prompt_that_is_none_is_misuse(
+    here: Here, arguments: list[str], stdin: str | bytes | None, says: str
+) -> None:
     """An empty or garbled prompt would cost a request and bring nonsense, so it ends before."""
     result = here("run", "kinds:echo", *arguments, stdin=stdin)
     assert result.exit_code == 2
@@ -170,14 +185,14 @@ def test_a_prompt_that_is_none_is_misuse(here, arguments, stdin, says):
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_dash_at_a_terminal_does_not_wait_for_ever(terminal):
+def test_a_dash_at_a_terminal_does_not_wait_for_ever(terminal: Open) -> None:
     """`-` with nothing piped in would look like a hang, so it says what it needs."""
     opened = terminal("run", "kinds:echo", "-")
     opened.wait_for("`-` reads the prompt from a pipe or a file, and standard input is neither")
     assert opened.finish() == 2
 
 
-def test_an_unreadable_standard_input_is_one_line(folder, environment):
+def test_an_unreadable_standard_input_is_one_line(folder: Path, environment: dict[str, str]) -> None:
     """A slip in a shell's redirection leaves a standard input that can only be written."""
     command = [sys.executable, "-c", "from turnstile.cli import main; main()", "run", "demo:agent", "-"]
     script = ["sh", "-c", 'exec "$@" 0>written', "sh", *command]
@@ -189,7 +204,7 @@ def test_an_unreadable_standard_input_is_one_line(folder, environment):
 
 
 @pytest.mark.parametrize("name", ["run.mmd", "run.svg", "run.png", "run.dot"])
-def test_a_run_is_drawn_as_it_ended(here, folder, name):
+def test_a_run_is_drawn_as_it_ended(here: Here, folder: Path, name: str) -> None:
     """The picture is asked for before the run and made after it, in the format that the file's name says."""
     result = here("run", "demo:agent", "hi", "--diagram", name)
     assert result.exit_code == 0
@@ -201,7 +216,7 @@ def test_a_run_is_drawn_as_it_ended(here, folder, name):
     ("name", "says"),
     [("run.jpeg", "does not say what to write"), ("no/such/run.svg", "no folder 'no/such'")],
 )
-def test_a_picture_that_cannot_be_made_is_said_before_the_run(here, name, says):
+def test_a_picture_that_cannot_be_made_is_said_before_the_run(here: Here, name: str, says: str) -> None:
     """A run that was paid for must not end in a message that could have come first."""
     result = here("run", "demo:agent", "hi", "--diagram", name)
     assert result.exit_code == 2

@@ -15,7 +15,7 @@ TEXTS = st.text(st.one_of(st.characters(), st.sampled_from("\x1b\x9b[]P;0m\x07\x
 
 
 @given(TEXTS)
-def test_nothing_that_a_terminal_obeys_is_left(text):
+def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
     """Whatever a model writes, nothing of it may be an order to a terminal: a law without exceptions."""
     cleaned = clean(text)
     assert all(unicodedata.category(char) not in {"Cc", "Cs"} or char in "\n\t" for char in cleaned)
@@ -24,7 +24,7 @@ def test_nothing_that_a_terminal_obeys_is_left(text):
 
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Cf"])))
-def test_plain_text_stays_as_it_is(text):
+def test_plain_text_stays_as_it_is(text: str) -> None:
     """Cleaning may not touch what is harmless, whatever its script."""
     assert clean(text) == text
 
@@ -46,32 +46,32 @@ def test_plain_text_stays_as_it_is(text):
         ("tab\tand\nbreak", "tab\tand\nbreak"),
     ],
 )
-def test_known_tricks(text, cleaned):
+def test_known_tricks(text: str, cleaned: str) -> None:
     """Each of these recolours, retitles, writes the clipboard, or hides what a text says."""
     assert clean(text) == cleaned
 
 
 @given(TEXTS, st.integers(2, 40))
-def test_one_line_is_one_line_of_that_length(text, width):
+def test_one_line_is_one_line_of_that_length(text: str, width: int) -> None:
     """Lines of progress and tables rest on the promise that a value cannot break out of its place."""
     line = one_line(text, width)
     assert len(line) <= width
     assert len(line.splitlines()) <= 1
 
 
-def test_a_long_text_says_that_it_goes_on():
+def test_a_long_text_says_that_it_goes_on() -> None:
     """A cut without a sign would read as the whole."""
     assert one_line("a long\n text", 6) == "a lon…"
 
 
 @given(TEXTS)
-def test_json_is_harmless_and_loses_nothing(text):
+def test_json_is_harmless_and_loses_nothing(text: str) -> None:
     """A program must read exactly what was written, and a terminal nothing that it obeys."""
     shown = json_text({"text": text})
     assert json.loads(shown) == {"text": text}
     assert clean(shown) == shown
 
 
-def test_hostile_text_is_cleaned_in_time():
+def test_hostile_text_is_cleaned_in_time() -> None:
     """A megabyte of unfinished sequences must not take time that grows with its square."""
     assert clean("\x1b]" * 500_000) == ""
