@@ -14,9 +14,7 @@ LimitName = Literal["token_limit", "cost_limit", ""]
 
 CHARS_PER_TOKEN = 3  # OpenAI's help page "What are tokens" says 4 for English; code and other scripts need more tokens
 LEAST_OUTPUT = 64  # a reply of fewer tokens is not worth its request
-WRAP_UP_EXTRA = (
-    256  # tokens of the engine's own words when it asks for a last answer: its request, and "not run" to 8 calls
-)
+WRAP_UP_EXTRA = 256  # tokens of the engine's words when it asks for a last answer, "not run" to 8 calls included
 
 
 def estimate_input(run: RunState) -> int:
