@@ -41,6 +41,11 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False  # so that closing waits for every answer to end
+    request_queue_size = 64  # with the usual 5, the sixth of many connections at once is tried again after a second
+
+
 class _running:  # noqa: N801 - used like a function: `with _running(...) as url`
     """One HTTP server in its own thread, from entry to exit."""
 
@@ -64,8 +69,7 @@ class _running:  # noqa: N801 - used like a function: `with _running(...) as url
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
                 """Keep the test's output to itself."""
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = False  # so that closing waits for every answer to end
+        self.server = _Server(("127.0.0.1", 0), Handler)
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01})
 
     def __enter__(self) -> str:

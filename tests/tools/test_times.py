@@ -1,7 +1,6 @@
 """The time, anywhere."""
 
 import datetime as dt
-
 import sys
 import zoneinfo
 from collections.abc import Iterator

@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import cache
 
 # difflib's default of 0.6 finds no neighbour for a Chinese name of two characters with one of them wrong (ratio 0.5).
 _SIMILAR_ENOUGH = 0.5
@@ -18,7 +19,12 @@ def fold(text: str) -> str:
 
 def mentions(text: str, phrase: str) -> bool:
     """Whether a text holds a phrase: Latin words as whole words, plural or not, Chinese anywhere."""
-    return re.search(rf"(?<![a-z]){re.escape(fold(phrase))}(?:e?s)?(?![a-z])", fold(text)) is not None
+    return _phrase(phrase).search(fold(text)) is not None
+
+
+@cache  # phrases are names and words of our own tables
+def _phrase(phrase: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![a-z]){re.escape(fold(phrase))}(?:e?s)?(?![a-z])")
 
 
 def nearest(word: str, choices: Iterable[str]) -> list[str]:

@@ -40,7 +40,7 @@ _ZONE = re.compile(r"\b(?:UTC|GMT)(?:\s*[-+−]\s*\d{1,2}(?::\d\d)?|\b)|\b[A-Z][
 # Cities that are in no list of ours: with capitals after a preposition, last in an English part, first in a Chinese
 # one, or all that a message names.
 _CAPITALISED = r"[^\W\d_a-z][\w'’-]*(?:\s[^\W\d_a-z][\w'’-]*)*"
-_LISTED = re.compile(rf"\b(?:in|for|at|of)\s+({_CAPITALISED}(?:(?:\s*,\s*|\s*,?\s+and\s+){_CAPITALISED})*)")
+_LISTED = re.compile(rf"\b(?i:in|for|at|of)\s+({_CAPITALISED}(?:(?:\s*,\s*|\s*,?\s+and\s+){_CAPITALISED})*)")
 _LAST = re.compile(
     r"\b(?:in|for|at|of)\s+(?!the\b|my\b)([^\W\d_][\w'’ -]*?)"
     r"(?:\s+(?:right now|now|today|tonight|tomorrow|please|too|as well|like)\b.*)?\s*$",

@@ -70,7 +70,7 @@ class Proposal:
             english, chinese = ", ".join(lacking).replace("_", " "), "、".join(tags[key].chinese for key in lacking)
             text += says(f" It is not known for {english}.", f"{chinese}方面则不突出。")
         if not best["in_season"]:
-            text += says(f" {self._month} is not its best time.", f"不过{self._month}不是最好的时节。")
+            text += says(f" {self._month} is not the best time for it.", f"不过{self._month}不是最好的时节。")
         return text
 
     def _assumptions(self) -> str:

@@ -12,7 +12,7 @@ from turnstile_tools.months import months_in
 MONTHS_A_YEAR = 12
 
 _NUMERALS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_DIGITS, _TENS = ("", *"一二三四五六七八九"), ("", "十", "二十")
+_DIGITS, _TENS = ("", *"一二三四五六七八九"), ("", "十", "二十", "三十")
 _CHINESE_NUMERALS = {
     tens + ones: 10 * ten + one for ten, tens in enumerate(_TENS) for one, ones in enumerate(_DIGITS) if ten or one
 } | {"两": 2}
