@@ -8,9 +8,11 @@ from typing import Unpack
 
 import pytest
 
-from turnstile import Agent, Limits, Reply, ToolResult, Usage, UsageError, UserTurn, tool
+from turnstile import Agent, Limits, Reply, Run, ToolResult, Usage, UsageError, UserTurn, tool
 from turnstile.agent import AgentOptions
-from turnstile.ports import ModelRequest
+from turnstile.core.events import EffectBegun, ModelFailed
+from turnstile.ports import ModelRequest, Record
+from turnstile.stores import MemoryStore
 from turnstile.testing import FrozenClock, ScriptedModel, assert_path, call
 from turnstile.testing.scripted import Answering, Said
 
@@ -91,6 +93,26 @@ async def test_cancel_while_tools_run_stops_them_and_answers_each_call() -> None
     answer = run.result.messages[-1]
     assert isinstance(answer, ToolResult)
     assert answer.status == "unknown"
+
+
+async def test_cancel_at_the_moment_that_tools_begin_runs_no_tool() -> None:
+    """An order that comes after the intent is on record, and before the first tool starts, is obeyed."""
+    gate = Gate()
+    runs: list[Run[str]] = []
+
+    class Meddling(MemoryStore):
+        async def append(self, run_id: str, record: Record) -> None:
+            """Cancel the run when its tools are about to begin."""
+            await super().append(run_id, record)
+            if isinstance(record.event, EffectBegun) and runs[0].state == "execute_tools":
+                runs[0].cancel()
+
+    async with slow_tool_agent(gate, store=Meddling()).start("hi") as run:
+        runs.append(run)
+        result = await run.finish()
+    assert [t.row for t in result.transitions] == ["run_tools", "stopping", "stopped"]
+    assert gate.times == 0
+    assert [m.status for m in result.messages if isinstance(m, ToolResult)] == ["not_run"]
 
 
 async def test_cancel_between_steps_runs_no_tool() -> None:
@@ -334,7 +356,6 @@ async def test_a_keyboard_interrupt_in_a_tool_reaches_the_caller_and_keeps_the_r
 
 async def test_a_retry_waits_as_long_as_was_drawn_and_can_be_cancelled() -> None:
     """The wait is part of the effect, so a cancel during it takes effect at once."""
-    from turnstile.core.events import ModelFailed
 
     class Patient(FrozenClock):
         def __init__(self) -> None:

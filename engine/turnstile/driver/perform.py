@@ -145,7 +145,6 @@ class Performer:
         return replace(failed, delay=None if too_long else delay)
 
     async def _run_tools(self, effect: RunTools, run: RunState) -> Event:
-        self.stop.clear()
         work = ToolWork(run.run_id, self._outside.deps, run.limits.parallel, self.stop, self._notify)
         batch = await self._outside.tools.run(effect, work)
         self.raised = batch.raised

@@ -249,6 +249,7 @@ class Run(Generic[T]):
     def _launch(self, effect: Effect) -> None:
         assert self._performer is not None  # noqa: S101 - _open made it
         self._run = begin(self._run)
+        self._performer.stop.clear()  # before the task begins, or an order to stop that comes in between is lost
         self._began = self._outside.clock.monotonic()
         self._effect = asyncio.get_running_loop().create_task(self._performer.perform(effect, self._run))
         self._effect.add_done_callback(self._awake)
@@ -270,13 +271,13 @@ class Run(Generic[T]):
         self._unkept = None
         self._run = moved
         self._transitions.append(transition)
-        if self._effect is not None and not transition.stays:
-            await self._abandon()
         if moved.stopping is not None and self._performer is not None:
             self._performer.stop.set()
         if moved.finished and self._call_off is not None:
             self._call_off()
         self._notify(transition)
+        if self._effect is not None and not transition.stays:
+            await self._abandon()
         if self._performer is not None and self._performer.raised is not None:
             raised, self._performer.raised = self._performer.raised, None
             raise raised
