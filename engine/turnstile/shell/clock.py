@@ -27,14 +27,14 @@ class SystemClock:
     def alarm(self, at: float, ring: Callable[[], None]) -> Callable[[], None]:
         """Call `ring` once at a time in seconds since the epoch; the function returned calls it off."""
         loop = asyncio.get_running_loop()
+        handles: list[asyncio.Handle] = []
 
         def check() -> None:
-            nonlocal handle
             left = at - time.time()
             if left <= 0:
                 ring()
             else:
-                handle = loop.call_later(min(left, MAX_WAIT), check)
+                handles[:] = [loop.call_later(min(left, MAX_WAIT), check)]
 
-        handle = loop.call_soon(check)
-        return lambda: handle.cancel()
+        handles.append(loop.call_soon(check))
+        return lambda: handles[0].cancel()

@@ -185,5 +185,5 @@ def test_httpx_is_loaded_with_the_first_request_only() -> None:
         "import sys; from turnstile.models import resolve; resolve('openai:gpt-5-mini', {'OPENAI_API_KEY': 'k'});"
         "print(sorted({'httpx', 'httpcore', 'anyio'} & sys.modules.keys()))"
     )
-    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert printed.stdout.strip() == "[]"

@@ -84,7 +84,7 @@ async def test_a_summary_of_each_run_is_kept_with_it(path: Path) -> None:
         await store.create(Record(RunStarted("other", "prompt"), at=3.5))
     connection = apsw.Connection(str(path))
     columns = "id, agent, session, started, seq, at"
-    assert connection.execute(f"SELECT {columns} FROM runs ORDER BY number").fetchall() == [  # noqa: S608 - ours
+    assert connection.execute(f"SELECT {columns} FROM runs ORDER BY number").fetchall() == [
         ("run", "travel", "chat", 1.5, 2, 2.5),
         ("other", "agent", None, 3.5, 1, 3.5),
     ]
@@ -262,7 +262,7 @@ except UsageError as error:
 os._exit(5)
 """
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, str(path)]
-    assert subprocess.run(command, env=dict(os.environ), check=False).returncode == 0  # noqa: S603 - our own script
+    assert subprocess.run(command, env=dict(os.environ), check=False).returncode == 0
 
 
 def test_sqlite_is_loaded_for_those_who_use_it() -> None:
@@ -272,7 +272,7 @@ def test_sqlite_is_loaded_for_those_who_use_it() -> None:
         "turnstile.stores.SQLiteStore; assert 'apsw' in sys.modules; "
         "from turnstile.stores import *; MemoryStore, SQLiteStore"
     )
-    subprocess.run([sys.executable, "-c", script], env=dict(os.environ), check=True)  # noqa: S603 - our own script
+    subprocess.run([sys.executable, "-c", script], env=dict(os.environ), check=True)
 
 
 def test_stores_has_nothing_else() -> None:
@@ -280,7 +280,7 @@ def test_stores_has_nothing_else() -> None:
     import turnstile.stores
 
     with pytest.raises(AttributeError, match=r"module 'turnstile\.stores' has no attribute 'SqliteStore'"):
-        turnstile.stores.SqliteStore  # noqa: B018 - to see it fail
+        turnstile.stores.SqliteStore
 
 
 def test_a_store_shows_its_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

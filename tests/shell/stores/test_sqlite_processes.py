@@ -39,7 +39,7 @@ asyncio.run(main())  # and no aclose
 @contextmanager
 def appending(path: Path, run_id: str, count: int) -> Iterator[subprocess.Popen[str]]:
     """A process that stands ready to create a run and append to it, and says the number of each record that is kept."""
-    process = subprocess.Popen(  # noqa: S603 - our own script
+    process = subprocess.Popen(
         [sys.executable, "-c", APPEND, str(path), run_id, str(count)],
         env=dict(os.environ),
         stdin=subprocess.PIPE,

@@ -201,7 +201,7 @@ async def main() -> None:
 
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("unknown\n", "")
 
 
@@ -258,7 +258,7 @@ async def test_a_timeout_says_tool_and_limit(
     access: str,
     status: str,
     text: str,
-    in_thread: bool,  # noqa: FBT001 - a table's column
+    in_thread: bool,
 ) -> None:
     """The model must know whether it may simply try again, or something may have happened out there."""
     let_go = threading.Event()
