@@ -26,15 +26,24 @@ class SystemClock:
 
     def alarm(self, at: float, ring: Callable[[], None]) -> Callable[[], None]:
         """Call `ring` once at a time in seconds since the epoch; the function returned calls it off."""
-        loop = asyncio.get_running_loop()
-        handles: list[asyncio.Handle] = []
+        return _Alarm(at, ring).call_off
 
-        def check() -> None:
-            left = at - time.time()
-            if left <= 0:
-                ring()
-            else:
-                handles[:] = [loop.call_later(min(left, MAX_WAIT), check)]
 
-        handles.append(loop.call_soon(check))
-        return lambda: handles[0].cancel()
+class _Alarm:
+    """Waits for a time in pieces that the event loop can wait."""
+
+    def __init__(self, at: float, ring: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._at = at
+        self._ring = ring
+        self._handle: asyncio.Handle = self._loop.call_soon(self._check)
+
+    def call_off(self) -> None:
+        self._handle.cancel()
+
+    def _check(self) -> None:
+        left = self._at - time.time()
+        if left <= 0:
+            self._ring()
+        else:
+            self._handle = self._loop.call_later(min(left, MAX_WAIT), self._check)
