@@ -98,7 +98,7 @@ def test_broken_arguments_are_never_mended(box: Stage, arguments: str, words: st
     """A mended call does what nobody asked for (wire case malformed-args-run-with-empty-dict and its family)."""
     (verdict,) = box.vet(("cleanup", arguments))
     assert (verdict.known, verdict.valid) == (True, False)
-    assert verdict.problem.startswith("the arguments of cleanup were not understood: ")
+    assert verdict.problem.startswith("the arguments of cleanup are no JSON object: ")
     assert words in verdict.problem
     assert len(verdict.problem) < 800
 

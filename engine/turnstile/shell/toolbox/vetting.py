@@ -51,7 +51,7 @@ def find_out(tools: Mapping[str, AnyTool], call: ToolCall) -> Finding:
     if tool is None:
         return Finding(None, mark, _unknown(name, tools))
     if not isinstance(value, dict):
-        problem = f"the arguments of {name} were not understood: {broken or 'a JSON object is expected'}"
+        problem = f"the arguments of {name} are no JSON object: {broken or 'a JSON object is expected'}"
         return Finding(tool, mark, f"{problem}; got {preview(call.arguments, PREVIEW_CHARS)}")
     arguments, misfit = tool.check(value)
     if misfit:
