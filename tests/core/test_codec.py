@@ -149,7 +149,7 @@ def test_a_record_too_long_to_be_read_is_not_written() -> None:
         ({"v": 0, "type": "EffectBegun"}, "EffectBegun", "v", "expected a version from 1 to 1; got 0"),
         ({"v": 2, "type": "Later"}, "Later", "v", "written by a newer Turnstile: version 2, this one reads 1"),
         ({"v": 1, "type": "os.system"}, "os.system", "type", "an unknown event; the codec knows RunStarted, "),
-        ({"v": 1, "type": "Cancelled"}, "Cancelled", "", "expected the fields why; missing: ['why'], unknown: []"),
+        ({"v": 1, "type": "MessageInjected"}, "MessageInjected", "", "expected the fields text; missing: ['text'], un"),
         ({"v": 1, "type": "Cancelled", "why": "", "x": 1}, "Cancelled", "", "expected the fields why; missing: [], un"),
         ({"v": 1, "type": "Cancelled", "why": None}, "Cancelled", "why", "expected a text; got None"),
         (FINISHED | {"results": {}}, "ToolsFinished", "results", "expected a sequence; got {}"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pytest
 
@@ -195,7 +196,7 @@ def table(*rows: Row) -> Build:
         (
             table(
                 row("one", await_model, Cancelled, [never], failed, keep),
-                row("two", await_model, type("Cancelled", (Event,), {}), [], failed, keep),
+                row("two", await_model, dataclass(type("Cancelled", (Event,), {})), [], failed, keep),
             ),
             "the event 'Cancelled' stands twice; give each a name of its own",
         ),

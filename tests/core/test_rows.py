@@ -66,6 +66,14 @@ def test_a_lambda_is_no_guard() -> None:
         row("good", await_model, Reviewed, [lambda run, event: True], failed)
 
 
+def test_an_event_is_a_dataclass() -> None:
+    """It is compared, stored and explored by its fields."""
+    plain = type("Plain", (Event,), {})
+
+    with pytest.raises(MachineError, match=r"row 'good': the event Plain is no dataclass; give it @dataclass"):
+        row("good", await_model, plain, [], failed, keep)
+
+
 def test_a_row_needs_something_that_it_does() -> None:
     """An event that changes nothing must say so."""
     with pytest.raises(MachineError, match=r"row 'good': give it a change, or its event a method apply\(run\)"):

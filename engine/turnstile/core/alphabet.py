@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from itertools import product
+from math import prod
 from types import NoneType, UnionType
 from typing import Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from turnstile.core.errors import UsageError
 from turnstile.core.events import (
     EVENTS,
+    Access,
     Cancelled,
     DeadlinePassed,
     EffectBegun,
@@ -94,26 +96,10 @@ def events_in(machine: Machine, run: RunState, given: Mapping[str, Alphabet]) ->
     elif state.asks == "CallModel":
         yield from _FAILURES
         yield from _replies(run)
-    elif run.open is not None:
+    elif state.asks == "RunTools" and run.open is not None:
         yield from _results(run.open)
     for event in _own_events(machine, state.name):
         yield from samples(event)
-
-
-def late_events(machine: Machine) -> tuple[Event, ...]:
-    """One of each event that the machine takes anywhere, to try on a run that has ended."""
-    own = {event for row in machine.rows for event in row.events if event not in EVENTS}
-    late: tuple[Event, ...] = (
-        Cancelled(),
-        DeadlinePassed(),
-        EffectLost(),
-        MessageInjected("late"),
-        ModelFailed("timeout", delay=0.0),
-        ModelReplied(Reply("late")),
-        ResultsAppended(),
-        ToolsFinished(()),
-    )
-    return late + tuple(samples(event)[0] for event in own)
 
 
 def _replies(run: RunState) -> Iterator[ModelReplied]:
@@ -123,18 +109,32 @@ def _replies(run: RunState) -> Iterator[ModelReplied]:
         yield _reply(run, finish, calls=1)
     yield _reply(run, "stop", text="text", output_error="no")
     yield _reply(run, "stop", calls=2)
+    yield _reply(run, "stop", calls=1, access="read")
+    yield _reply(run, "stop", calls=1, problem="no such tool")
     if run.limits.tokens is not None or run.limits.cost is not None:
         yield _reply(run, "stop", calls=1, tokens=_DEAR)
         yield _reply(run, "tool_calls", text="text", tokens=_DEAR)
 
 
 def _reply(
-    run: RunState, finish: FinishReason, *, text: str = "", calls: int = 0, output_error: str = "", tokens: int = 1
+    run: RunState,
+    finish: FinishReason,
+    *,
+    text: str = "",
+    calls: int = 0,
+    access: Access = "write",
+    problem: str = "",
+    output_error: str = "",
+    tokens: int = 1,
 ) -> ModelReplied:
+    repeats = run.limits.repeats
     ids = [f"call {run.turns + 1}.{number}" for number in range(calls)]
     return ModelReplied(
         Reply(text, tuple(ToolCall(id_, "tool", "{}") for id_ in ids), finish, usage=Usage(1, tokens)),
-        tuple(Verdict(id_, f"digest {n}", repeats=run.limits.repeats) for n, id_ in enumerate(ids)),
+        tuple(
+            Verdict(id_, f"digest {number}", not problem, problem=problem, access=access, repeats=repeats)
+            for number, id_ in enumerate(ids)
+        ),
         output_error=output_error,
     )
 
@@ -146,50 +146,50 @@ def _results(opened: ModelReplied) -> Iterator[ToolsFinished]:
 
 def _own_events(machine: Machine, state: str) -> dict[type[Event], None]:
     rows = [row for row in machine.rows if state in machine.sources(row)]
-    return {event: None for row in rows for event in row.events if event not in EVENTS}
+    return dict.fromkeys(event for row in rows for event in row.events if event not in EVENTS)
 
 
-def samples(kind: type[Event]) -> tuple[Event, ...]:
+def samples(kind: type[Event]) -> list[Event]:
     """An event for each combination of a few values of its fields.
 
     Raises:
-        UsageError: A field's type has no values to choose from.
+        UsageError: A field's type has no values to choose from, or there are too many combinations.
     """
-    return tuple(_made(kind))
+    return _made(kind)
 
 
-def _made(kind: type[T]) -> Iterator[T]:
+def _made(kind: type[T]) -> list[T]:
     hints: dict[str, object] = get_type_hints(kind)
-    names = [field.name for field in fields(cast("type", kind))]
-    for values in product(*(_values(kind, name, hints[name]) for name in names)):
-        yield kind(**dict(zip(names, values, strict=True)))
+    choices = {field.name: _values(kind, field.name, hints[field.name]) for field in fields(cast("type", kind))}
+    count = prod(map(len, choices.values()))
+    if count > _MOST:
+        msg = f"{kind.__name__}: {count} combinations are too many to try; {_INSTEAD}"
+        raise UsageError(msg)
+    return [kind(**dict(zip(choices, values, strict=True))) for values in product(*choices.values())]
 
 
-def _values(kind: type, name: str, hint: object) -> Iterator[object]:
+def _values(kind: type, name: str, hint: object) -> list[object]:
     options = get_args(hint)
     if isinstance(hint, type) and hint in _SCALARS:
-        yield from _SCALARS[hint]
-    elif isinstance(hint, type) and is_dataclass(hint):
-        yield from _made(hint)
-    elif get_origin(hint) is Literal:
-        yield from options
-    elif get_origin(hint) in {Union, UnionType}:
-        for option in options:
-            yield from _values(kind, name, option)
-    elif get_origin(hint) is tuple and options[1:] == (...,):
-        yield ()
-        yield from ((value,) for value in _values(kind, name, options[0]))
-    else:
-        msg = (
-            f"{kind.__name__}.{name}: no values to try for {hint!r}; hand explore(…, events=…) the events of its state"
-        )
-        raise UsageError(msg)
+        return _SCALARS[hint]
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _made(hint)
+    if get_origin(hint) is Literal:
+        return list(options)
+    if get_origin(hint) in {Union, UnionType}:
+        return [value for option in options for value in _values(kind, name, option)]
+    if get_origin(hint) is tuple and options[1:] == (...,):
+        return [(), *((value,) for value in _values(kind, name, options[0]))]
+    msg = f"{kind.__name__}.{name}: no values to try for {hint!r}; {_INSTEAD}"
+    raise UsageError(msg)
 
 
-_SCALARS: dict[type, tuple[object, ...]] = {
-    NoneType: (None,),
-    bool: (False, True),
-    int: (0, 1),
-    float: (0.0, 1.0),
-    str: ("", "text"),
+_MOST = 256
+_INSTEAD = "hand explore(…, events=…) the events of each state that takes them"
+_SCALARS: dict[type, list[object]] = {
+    NoneType: [None],
+    bool: [False, True],
+    int: [0, 1],
+    float: [0.0, 1.0],
+    str: ["", "text"],
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from turnstile.core.limits import Limits, Price, Retry
-from turnstile.core.messages import Item, Reply, ToolResult
+from turnstile.core.messages import Attachment, Item, Reply, ToolResult
 from turnstile.core.strict_json import JsonValue
 
 Access = Literal["read", "idempotent", "write"]
@@ -65,6 +65,7 @@ class RunStarted(Event):
     Attributes:
         run_id: The run.
         prompt: What the user asks.
+        attachments: Images and files that the user gives with it.
         agent: The agent's name.
         instructions: The system prompt, as text.
         history: What was said before, in whole items.
@@ -95,6 +96,7 @@ class RunStarted(Event):
     tools_size: int = 0
     can_trim: bool = True
     fingerprints: tuple[tuple[str, str], ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Literal, NamedTuple
 
-from turnstile.core.alphabet import STARTS, Alphabet, events_in, late_events
+from turnstile.core.alphabet import STARTS, Alphabet, events_in
 from turnstile.core.budget import over_budget
 from turnstile.core.errors import NoRow
 from turnstile.core.events import (
@@ -37,7 +37,7 @@ OUTSIDE = (Cancelled, DeadlinePassed, MessageInjected)
 
 Kind = Literal[
     "no row", "dead row", "unreached state", "free cycle", "moved after its end", "no stop", "past its limit",
-    "unanswered", "lost text", "raised",
+    "unanswered", "lost text", "raised", "endless",
 ]  # fmt: skip
 
 
@@ -56,7 +56,8 @@ class Finding:
     events: tuple[Event, ...] = ()
 
     def __str__(self) -> str:
-        path = " → ".join(type(event).__name__ for event in self.events)
+        names = [(name, len(list(same))) for name, same in groupby(type(event).__name__ for event in self.events)]
+        path = " → ".join(name if times == 1 else f"{name} × {times}" for name, times in names)
         return f"{self.kind}: {self.what}" + (f"\n    after {path}" if path else "")
 
 
@@ -69,6 +70,7 @@ class Report:
         situations: How many situations there are.
         moves: How many moves were tried.
         taken: For each row, in the table's order, how often it was taken.
+        endings: The reasons why runs stopped, sorted.
         findings: All that must not be; empty for a sound machine.
     """
 
@@ -76,6 +78,7 @@ class Report:
     situations: int
     moves: int
     taken: tuple[tuple[str, int], ...]
+    endings: tuple[str, ...]
     findings: tuple[Finding, ...]
 
     @property
@@ -87,6 +90,7 @@ class Report:
         lines = [
             f"machine {self.machine}: {len(self.taken)} rows",
             f"explored {self.situations} situations by {self.moves} moves",
+            f"runs stopped by {', '.join(self.endings)}",
         ]
         if self.ok:
             lines += [
@@ -119,6 +123,7 @@ def explore(
     starts: Iterable[RunStarted] = STARTS,
     events: Mapping[str, Alphabet] | None = None,
     outside: Collection[type[Event]] = (),
+    most: int = 5_000,
 ) -> Report:
     """Try all that can happen to a run.
 
@@ -128,10 +133,15 @@ def explore(
         events: For states by name, the events that their effects may bring. Without it the engine's own events are
             tried, and an extension's in every combination of a few values of their fields.
         outside: An extension's events that someone outside spends, such as a person who decides.
+        most: How many situations of one start are looked at; the table's own are a few hundred. A machine that has more
+            counts something without a limit.
+
+    Raises:
+        UsageError: An extension's event has a field for which no values are known; hand its state's events over.
     """
     search = _Search(machine, events or {}, {*OUTSIDE, *outside})
     for start in starts:
-        search.explore(start)
+        search.explore(start, most)
     return search.report()
 
 
@@ -160,19 +170,20 @@ class _Search:
         self._machine = machine
         self._given = given
         self._outside = outside
-        self._late = late_events(machine)
+        self._tried: dict[type[Event], Event] = {}
         self._moves = self._situations = 0
         self._taken: Counter[str] = Counter()
         self._reached: set[str] = set()
+        self._endings: set[str] = set()
         self._findings: dict[tuple[Kind, str], Finding] = {}
 
-    def explore(self, start: RunStarted) -> None:
+    def explore(self, start: RunStarted, most: int) -> None:
         """Try everything on a run that starts so."""
         run = begin_run(start)
         places = {situation(run): _Place(run, (), _said(run), None, start)}
         queue = deque(places)
         edges: dict[Hashable, dict[Hashable, str]] = {}
-        while queue:
+        while queue and len(places) < most:
             here = queue.popleft()
             for place in self._moves_from(places[here]):
                 there = situation(place.run)
@@ -182,19 +193,30 @@ class _Search:
                     places[there] = place
                     queue.append(there)
         self._situations += len(places)
-        self._check_cycles(edges, places)
+        for place in places.values():
+            if place.run.stop:
+                self._check_end(place, place.run.stop.reason)
+        if queue:
+            what = f"more than {most} situations: something is counted without a limit"
+            self._find("endless", what, places[queue[-1]])
+        else:
+            self._check_cycles(edges, places)
 
     def _moves_from(self, place: _Place) -> Iterator[_Place]:
         state = self._machine.state(place.run.state)
         self._reached.add(state.name)
         if state.final:
-            self._check_end(place)
             return
         for event in events_in(self._machine, place.run, self._given):
             self._moves += 1
+            self._tried[type(event)] = event
             after = self._move(place, event)
-            if after is not None:
-                self._check(after)
+            if after is None:
+                continue
+            flaws = list(self._flaws(after))
+            for kind, what in flaws:
+                self._find(kind, what, after)
+            if not flaws:
                 yield after
 
     def _move(self, place: _Place, event: Event) -> _Place | None:
@@ -213,27 +235,25 @@ class _Search:
         texts = (event.text,) if isinstance(event, MessageInjected) else ()
         return _Place(run, place.calls + calls, place.texts + texts, place, event)
 
-    def _check(self, place: _Place) -> None:
-        run, state = place.run, self._machine.state(place.run.state)
-        messages = run.messages
-        asked = [call.id for message in messages if isinstance(message, Reply) for call in message.calls]
-        answered = [message.call_id for message in messages if isinstance(message, ToolResult)]
-        if not (tuple(asked) == tuple(answered) == place.calls) or (state.final and run.open):
-            self._find("unanswered", f"not each call has one answer in {state.name!r}", place)
+    def _flaws(self, place: _Place) -> Iterator[tuple[Kind, str]]:
+        """What is wrong with a run that a move has led to."""
+        run, state, limits = place.run, self._machine.state(place.run.state), place.run.limits
+        asked = tuple(call.id for message in run.messages if isinstance(message, Reply) for call in message.calls)
+        answered = tuple(message.call_id for message in run.messages if isinstance(message, ToolResult))
+        if not asked == answered == place.calls or (state.final and run.open):
+            yield "unanswered", f"not each call has one answer in {state.name!r}"
         if _said(run) != place.texts:
-            self._find("lost text", f"what the user said is neither sent nor kept in {state.name!r}", place)
-        limits = run.limits
+            yield "lost text", f"what the user said is neither sent nor kept in {state.name!r}"
         if run.turns > limits.turns + (limits.on_exhausted == "wrap_up"):
-            self._find("past its limit", f"{run.turns} turns of {limits.turns} in {state.name!r}", place)
+            yield "past its limit", f"{run.turns} turns of {limits.turns} in {state.name!r}"
         if limits.tool_calls is not None and run.tool_calls > limits.tool_calls:
-            self._find("past its limit", f"{run.tool_calls} calls of {limits.tool_calls} in {state.name!r}", place)
+            yield "past its limit", f"{run.tool_calls} calls of {limits.tool_calls} in {state.name!r}"
         if state.final != run.finished:
-            self._find(
-                "no stop", f"{state.name!r} is {'final' if state.final else 'live'}, the run has {run.stop}", place
-            )
+            yield "no stop", f"{state.name!r} is {'final' if state.final else 'live'}, and its stop is {run.stop}"
 
-    def _check_end(self, place: _Place) -> None:
-        for event in self._late:
+    def _check_end(self, place: _Place, reason: str) -> None:
+        self._endings.add(reason)
+        for event in self._tried.values():
             try:
                 step(self._machine, place.run, event)
             except NoRow:
@@ -263,7 +283,8 @@ class _Search:
             Finding("unreached state", state.name) for state in self._machine.states if state.name not in self._reached
         ]
         taken = tuple((row.name, self._taken[row.name]) for row in self._machine.rows)
-        return Report(self._machine.fingerprint, self._situations, self._moves, taken, tuple(findings))
+        endings = tuple(sorted(self._endings))
+        return Report(self._machine.fingerprint, self._situations, self._moves, taken, endings, tuple(findings))
 
 
 def _said(run: RunState) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from math import isfinite
 from types import NoneType, UnionType
@@ -133,10 +133,13 @@ def _each(converters: Sequence[Callable[[V], W]], values: Sequence[V]) -> list[W
 def record_form(kind: type) -> Form:
     """The form of a frozen dataclass: an object of exactly its fields.
 
+    A field that has a default may be missing when it is read, since a record may be older than the field.
+
     Raises:
         ConfigurationError: A field's type has no form.
     """
     forms = _fields(kind)
+    required = {field.name for field in fields(kind) if field.default is field.default_factory is MISSING}
 
     def write(value: object) -> JsonValue:
         if type(value) is not kind:
@@ -146,11 +149,11 @@ def record_form(kind: type) -> Form:
     def read(value: JsonValue) -> object:
         if not isinstance(value, dict):
             return _refuse("an object", value)
-        if value.keys() != forms.keys():
-            missing, unknown = forms.keys() - value.keys(), value.keys() - forms.keys()
+        missing, unknown = required - value.keys(), value.keys() - forms.keys()
+        if missing or unknown:
             msg = f"expected the fields {', '.join(forms)}; missing: {sorted(missing)}, unknown: {sorted(unknown)}"
             raise Misfit(msg)
-        read_fields = _named((name, form.read, value[name]) for name, form in forms.items())
+        read_fields = _named((name, form.read, value[name]) for name, form in forms.items() if name in value)
         try:
             return kind(**read_fields)
         except (ValueError, ConfigurationError) as error:

@@ -11,21 +11,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
 from turnstile.core.errors import UsageError
-from turnstile.core.messages import Exchange, Item, Message, Reply, ToolResult, UserTurn, flatten
+from turnstile.core.messages import Attachment, Exchange, Item, Message, Reply, ToolResult, UserTurn, flatten
 
+CHARS_PER_IMAGE = 4_800  # 1,600 tokens, what a picture costs at most at the usual size (Anthropic, "Vision")
 CHARS_PER_ITEM = 16  # about four tokens of framing a message, as OpenAI's cookbook counts them ("How to count tokens")
 
 
 def size_of(item: Item) -> int:
     """A rough size of an item in characters, for estimates of its tokens."""
     if isinstance(item, UserTurn):
-        return len(item.text) + CHARS_PER_ITEM
+        return len(item.text) + CHARS_PER_ITEM + sum(map(_size_of_attachment, item.attachments))
     size = len(item.reply.text) + CHARS_PER_ITEM
     for call in item.reply.calls:
         size += len(call.name) + len(call.arguments) + CHARS_PER_ITEM
     for result in item.results:
         size += len(result.content) + CHARS_PER_ITEM
     return size
+
+
+def _size_of_attachment(attachment: Attachment) -> int:
+    return CHARS_PER_IMAGE if attachment.is_image or attachment.url else len(attachment.data) * 3 // 4
 
 
 class History(Sequence[Item]):

@@ -6,6 +6,9 @@ result for each of its calls, in call order. There is no way to write down a cal
 
 from __future__ import annotations
 
+import unicodedata
+from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +20,11 @@ An error label (``finish_reason: "error"``) is no reply: the model client makes 
 
 ResultStatus = Literal["ok", "error", "not_run", "unknown"]
 """``ok``, ``error``: the tool ran. ``not_run``: it never started. ``unknown``: it started, and its end isn't known."""
+
+
+_UNSEEN_KINDS = {"Cc", "Cf", "Zs", "Zl", "Zp"}  # controls, zero-width and other format characters, spaces (UAX #44)
+_UNSEEN = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0") | {chr(code) for code in range(0xFE00, 0xFE10)}
+"""Characters that show nothing though their kind says otherwise: fillers, joiners and variation selectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,9 @@ class Reply:
         cost: Its price in US dollars; ``None`` when the price is unknown.
         model: The model that replied, as the server names it.
         request_id: The provider's id of the request, for its support.
+        wire: Which protocol and server it came from; empty when that makes no difference.
+        native: JSON text of what the same server wants back unchanged (signed reasoning, a provider's own fields), in
+            that protocol's form. What it says of calls is matched with `calls` by their order, since ids may change.
     """
 
     text: str = ""
@@ -95,11 +106,13 @@ class Reply:
     cost: float | None = None
     model: str = ""
     request_id: str = ""
+    wire: str = ""
+    native: str = ""
 
     @property
     def says_something(self) -> bool:
-        """Whether a reader would see any text."""
-        return bool(self.text) and not self.text.isspace()
+        """Whether a reader would see any text; white space and zero-width characters are none."""
+        return any(unicodedata.category(char) not in _UNSEEN_KINDS and char not in _UNSEEN for char in self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +135,65 @@ class ToolResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """An image or a file that the user gives with a text.
+
+    Attributes:
+        media_type: What it is, such as ``image/png`` or ``application/pdf``.
+        data: Its bytes as base64; `Attachment.of` makes it of bytes.
+        url: Where the provider finds it; either this or `data`.
+        name: Its file name, if it has one.
+    """
+
+    media_type: str
+    data: str = ""
+    url: str = ""
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if "/" not in self.media_type or bool(self.data) == bool(self.url):
+            given = [name for name in ("data", "url") if getattr(self, name)]
+            msg = (
+                "an Attachment has a media_type such as 'image/png', and either data or a url; "
+                f"got media_type {self.media_type!r} and {' and '.join(given) or 'neither'}"
+            )
+            raise ValueError(msg)
+
+    @classmethod
+    def of(cls, content: bytes, media_type: str, name: str = "") -> Attachment:
+        """An attachment that carries these bytes."""
+        return cls(media_type, b64encode(content).decode(), name=name)
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it is a picture."""
+        return self.media_type.startswith("image/")
+
+
+Prompt = str | Sequence[str | Attachment]
+"""What a user says: text, or texts and attachments together."""
+
+
+def parted(prompt: Prompt) -> tuple[str, tuple[Attachment, ...]]:
+    """The text of a prompt, its pieces on lines of their own, and its attachments."""
+    parts = [prompt] if isinstance(prompt, str) else list(prompt)
+    texts = [part for part in parts if isinstance(part, str)]
+    return "\n".join(texts), tuple(part for part in parts if isinstance(part, Attachment))
+
+
+@dataclass(frozen=True, slots=True)
 class UserTurn:
-    """What the user said, or, when `synthetic`, what the engine says in the user's place (a nudge, a repair)."""
+    """What the user said, or, when `synthetic`, what the engine says in the user's place (a nudge, a repair).
+
+    Attributes:
+        text: The words.
+        synthetic: Whether the engine said it.
+        attachments: Images and files given with the words.
+    """
 
     text: str
     synthetic: bool = False
+    attachments: tuple[Attachment, ...] = ()
     kind: Literal["user"] = "user"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Final, TypeVar, cast
 
 from turnstile.core.errors import MachineError
@@ -91,12 +91,19 @@ def row(  # noqa: PLR0917 - the table is read by columns, and the columns are th
         reason: Why a run takes it; for a row to a final state, the stop reason.
 
     Raises:
-        MachineError: A guard has no name of its own, or there is neither a change nor an ``apply``.
+        MachineError: A guard has no name of its own, an event is no dataclass, or there is neither a change nor an
+            ``apply``.
     """
     events = event if isinstance(event, tuple) else (event,)
     for guard in guards:
         if guard.__name__ == "<lambda>":
             msg = f"row {name!r}: a guard is a named function, so that a transition can name it; got a lambda"
+            raise MachineError(msg)
+    for kind in events:
+        if not is_dataclass(kind):
+            msg = (
+                f"row {name!r}: the event {kind.__name__} is no dataclass; give it @dataclass(frozen=True, slots=True)"
+            )
             raise MachineError(msg)
     if change is None and not all(callable(getattr(kind, "apply", None)) for kind in events):
         msg = f"row {name!r}: give it a change, or its event a method apply(run)"

@@ -168,8 +168,8 @@ else:
 
 def begin_run(start: RunStarted) -> RunState:
     """The state of a run that has just started."""
-    history = History(start.history)
-    return RunState(start=start, state=START.name, history=history.append(UserTurn(start.prompt)))
+    history = History(start.history).append(UserTurn(start.prompt, attachments=start.attachments))
+    return RunState(start=start, state=START.name, history=history)
 
 
 def unanswered(run: RunState, why: str) -> tuple[ToolResult, ...]:

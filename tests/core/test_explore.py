@@ -1,0 +1,247 @@
+"""Exploring: the table is sound, and each way of being unsound is found in a table that was spoilt for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from turnstile.core.alphabet import STARTS
+from turnstile.core.changes import accept, append, keep
+from turnstile.core.errors import NoRow, UsageError
+from turnstile.core.events import Cancelled, EffectLost, Event, ModelReplied, ResultsAppended, RunStarted
+from turnstile.core.explore import explore, situation
+from turnstile.core.fold import fold
+from turnstile.core.limits import StopReason
+from turnstile.core.machine import Machine, Refusal, loop
+from turnstile.core.messages import Usage
+from turnstile.core.rows import AGAIN, Change, Insertion, Row, after, row
+from turnstile.core.run_state import RunState, Stop, begin_run, evolve
+from turnstile.core.states import State, append_results, await_model, failed
+from turnstile.core.step import step
+from turnstile.core.table import TABLE
+
+FEW = STARTS[:1]
+waiting = State("waiting", asks="Wait")
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked(Event):
+    """An extension's event: some time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoneOn(Event):
+    """An extension's event: the waiting is over."""
+
+    def apply(self, run: RunState) -> RunState:
+        """Change nothing."""
+        return run
+
+
+@dataclass(frozen=True)
+class Named(GoneOn):
+    """An extension's event with a field whose values nobody can guess."""
+
+    names: list[str]
+
+
+def never(run: RunState, event: Event) -> bool:
+    """Say no."""
+    return False
+
+
+def forget(run: RunState, event: Event) -> RunState:
+    """Drop the open calls."""
+    return evolve(run, open=None)
+
+
+def stop_early(run: RunState, event: Event) -> RunState:
+    """Say that the run has ended."""
+    return evolve(run, stop=Stop("early"))
+
+
+def count(run: RunState, event: Event) -> RunState:
+    """Count something that has no limit."""
+    return evolve(run, nudges=run.nudges + 1)
+
+
+def spend(run: RunState, event: Event) -> RunState:
+    """Open the calls and count more than there are."""
+    assert isinstance(event, ModelReplied)
+    return evolve(accept(run, event), tool_calls=10)
+
+
+def fail(run: RunState, event: Event) -> RunState:
+    """Raise, as a bug would."""
+    msg = "no such thing"
+    raise KeyError(msg)
+
+
+class Restless(Machine):
+    """A machine that goes on after the end."""
+
+    def judge(self, run: RunState, event: Event) -> tuple[Row, tuple[Refusal, ...]]:
+        """Take a cancellation at any time."""
+        if run.finished and isinstance(event, Cancelled):
+            return self.rows[1], ()
+        return super().judge(run, event)
+
+
+def spoilt(name: str, change: Change) -> Machine:
+    """The table with another change in one of its rows."""
+    return Machine(rows=[replace(row, change=change) if row.name == name else row for row in TABLE])
+
+
+def without(name: str) -> Machine:
+    """The table without one of its rows."""
+    return Machine(rows=[row for row in TABLE if row.name != name])
+
+
+def ticking(*rows: Row | Insertion) -> Machine:
+    """The table with a state that waits for ticks."""
+
+    async def tick(run: RunState) -> Event:
+        return Ticked()
+
+    enter = row("enter", append_results, ResultsAppended, [], waiting, append)
+    return without("appended").extend(states=[waiting], rows=[enter, *rows], performs={"Wait": tick})
+
+
+def test_the_table_is_sound() -> None:
+    """No event without a row, no dead row, every cycle spends a counter, ends are ends, each call has one answer."""
+    report = explore()
+
+    assert report.ok, str(report)
+    assert report.machine == loop.fingerprint
+    assert [name for name, times in report.taken if times] == [row.name for row in TABLE]
+    assert set(report.endings) == {str(reason) for reason in StopReason}
+    assert report.situations > 1000
+    assert report.moves > 20_000
+    assert str(report).splitlines()[-3:] == [
+        "every event has a row where it can come, and every row is taken",
+        "every cycle spends a counter, and a finished run never moves",
+        "every call is answered exactly once, and no text of the user is lost",
+    ]
+
+
+NEW = row("new", await_model, ModelReplied, [never], failed, accept)
+
+
+@pytest.mark.parametrize(
+    ("machine", "kind", "what", "path"),
+    [
+        (
+            without("gave_up"),
+            "no row",
+            "no row takes ModelFailed in state 'await_model'; rows tried: wrap_up_unsent (not is_over_budget); over_",
+            "RunStarted → EffectBegun → ModelFailed",
+        ),
+        (
+            loop.extend(rows=[after("refused", NEW)]),
+            "dead row",
+            "new: await_model --ModelReplied [never]--> failed",
+            "",
+        ),
+        (loop.extend(states=[State("attic")]), "unreached state", "attic", ""),
+        (
+            spoilt("retry", keep),
+            "free cycle",
+            "await_model --EffectBegun--> await_model --ModelFailed--> await_model spends no counter",
+            "RunStarted",
+        ),
+        (Restless(), "moved after its end", "Cancelled moves 'failed'", "RunStarted → Cancelled × 2"),
+        (spoilt("injected", stop_early), "no stop", "'await_model' is live, and its stop is Stop(reason='early'", None),
+        (without("limit"), "past its limit", "3 turns of 2 in 'execute_tools'", None),
+        (spoilt("finished", forget), "unanswered", "not each call has one answer in 'append_results'", None),
+        (
+            spoilt("injected", keep),
+            "lost text",
+            "what the user said is neither sent nor kept in 'await_model'",
+            "RunStarted → MessageInjected",
+        ),
+        (
+            spoilt("finished", fail),
+            "raised",
+            "ToolsFinished in 'execute_tools': KeyError('no such thing')",
+            "RunStarted → EffectBegun → ModelReplied → EffectBegun → ToolsFinished",
+        ),
+    ],
+)
+def test_a_spoilt_table_is_found(machine: Machine, kind: str, what: str, path: str | None) -> None:
+    """An exploration that finds nothing says something only if it would have found each of these, and the way there."""
+    report = explore(machine, starts=FEW, most=1000)
+
+    assert not report.ok
+    found = [finding for finding in report.findings if finding.kind == kind and finding.what.startswith(what)]
+    assert found, str(report)
+    assert str(found[0]) in str(report)
+    if path is not None:
+        assert str(found[0]).partition("\n    after ")[2] == path
+
+
+def test_calls_past_their_limit_are_found() -> None:
+    """That limit stands in another start than the first."""
+    report = explore(spoilt("run_tools", spend), starts=STARTS[2:3])
+
+    assert "past its limit: 10 calls of 2 in 'execute_tools'" in str(report)
+
+
+def test_the_way_to_a_finding_can_be_walked() -> None:
+    """Whoever mends the table starts from it."""
+    report = explore(without("gave_up"), starts=FEW)
+    *before_it, last = next(finding for finding in report.findings if finding.kind == "no row").events
+
+    run = fold(without("gave_up"), before_it)
+
+    assert run.state == "await_model"
+    with pytest.raises(NoRow):
+        step(without("gave_up"), run, last)
+
+
+def test_what_is_counted_without_a_limit_is_found() -> None:
+    """Such a run might never end, and its exploration would not either."""
+    report = explore(spoilt("recovered", count), starts=FEW, most=500)
+
+    kinds = {finding.kind for finding in report.findings}
+    assert "endless" in kinds
+    assert "free cycle" not in kinds
+
+
+def test_a_row_without_a_counter_is_free_unless_someone_outside_spends_it() -> None:
+    """A person who is asked again and again may say so as often as they like; a clock may not."""
+    rows = [
+        row("lost", waiting, EffectLost, [], failed, keep, reason="crash_loop"),
+        row("tick", waiting, Ticked, [], AGAIN, keep),
+        row("go on", waiting, GoneOn, [], await_model),
+    ]
+
+    free = [finding.what for finding in explore(ticking(*rows), starts=FEW).findings if finding.kind == "free cycle"]
+
+    assert free == ["waiting --EffectBegun--> waiting --Ticked--> waiting spends no counter"]
+    spent = explore(ticking(*rows), starts=FEW, outside=[Ticked])
+    assert "free cycle" not in {finding.kind for finding in spent.findings}
+
+
+def test_the_events_of_a_state_can_be_given() -> None:
+    """Some events can't be made from their types, such as one that names an open call."""
+    rows = [
+        row("lost", waiting, EffectLost, [], failed, keep, reason="crash_loop"),
+        row("named", waiting, Named, [], await_model),
+    ]
+
+    with pytest.raises(UsageError, match=r"Named\.names: no values to try for list\[str\]; hand explore"):
+        explore(ticking(*rows), starts=FEW)
+    report = explore(ticking(*rows), starts=FEW, events={"waiting": lambda run: [Named(["a"])]})
+    assert not [finding for finding in report.findings if finding.kind == "no row"]
+    assert dict(report.taken)["named"] > 0
+
+
+def test_runs_that_no_event_can_tell_apart_are_one_situation() -> None:
+    """Otherwise nothing would ever be explored to its end."""
+    run = begin_run(RunStarted("run", "hi"))
+
+    assert situation(run) == situation(evolve(run, seq=7, cost=1.0, usage=Usage(1, 2)))
+    assert situation(run) == situation(begin_run(RunStarted("other", "bye")))
+    assert situation(run) != situation(evolve(run, in_flight=True))
+    assert situation(run) != situation(evolve(run, retries=1))
