@@ -1,16 +1,33 @@
-"""`ChatOptions`: in what servers of one protocol differ, as data; a provider is a row of them."""
+"""`ChatOptions`, `AnthropicOptions`: in what servers of one protocol differ, as data; a provider is a row of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Literal, TypedDict, cast, get_args, get_origin, get_type_hints
 
 from turnstile.core.errors import ConfigurationError
+from turnstile.core.strict_json import JsonValue
 
 
-class ChatOptions(TypedDict, total=False):
-    """The options of a chat completions server, and of the way to it.
+class ServerOptions(TypedDict, total=False):
+    """The options of the way to a server, whatever it speaks.
+
+    Attributes:
+        trust_env: Whether proxies and certificates named by the environment are used.
+        connect_timeout: Seconds to open a connection.
+        connections: How many requests are under way at once in one event loop; others wait for their turn.
+        headers: Sent with each request.
+    """
+
+    trust_env: bool
+    connect_timeout: float
+    connections: int
+    headers: Mapping[str, str]
+
+
+class ChatOptions(ServerOptions, total=False):
+    """The options of a chat completions server, besides those of `ServerOptions`.
 
     Attributes:
         system_placement: The role that instructions are given in.
@@ -23,10 +40,6 @@ class ChatOptions(TypedDict, total=False):
         tools_off: How a request says that no tool may be called: ``tool_choice: "none"``, or by leaving the tools out.
         output_format: How the server is told of an output type besides the instructions.
         output_with_tools: Whether that may stand beside tools; many servers then never call one.
-        trust_env: Whether proxies and certificates named by the environment are used.
-        connect_timeout: Seconds to open a connection.
-        connections: How many requests are under way at once in one event loop; others wait for their turn.
-        headers: Sent with each request.
     """
 
     system_placement: Literal["system", "developer", "user"]
@@ -38,11 +51,25 @@ class ChatOptions(TypedDict, total=False):
     tools_off: Literal["none", "omit"]
     output_format: Literal["json_schema", "json_object", "nothing"]
     output_with_tools: bool
-    trust_env: bool
-    connect_timeout: float
-    connections: int
-    headers: Mapping[str, str]
 
+
+class AnthropicOptions(ServerOptions, total=False):
+    """The options of a Messages API server, besides those of `ServerOptions`.
+
+    Attributes:
+        auth: The header that carries the key: Anthropic's own, or a bearer token, as gateways want it.
+        api_version: The version of the API that is asked for. Newer ones take no ``temperature``.
+        cache: Whether the end of what stays the same is marked, so that the provider keeps it (prompt caching).
+        server_tools: Definitions of tools that the provider runs itself, such as its web search.
+    """
+
+    auth: Literal["x-api-key", "bearer"]
+    api_version: str
+    cache: bool
+    server_tools: Sequence[Mapping[str, JsonValue]]
+
+
+SERVER_DEFAULTS: ServerOptions = {"trust_env": True, "connect_timeout": 10.0, "connections": 256, "headers": {}}
 
 DEFAULTS: ChatOptions = {
     "system_placement": "system",
@@ -54,27 +81,36 @@ DEFAULTS: ChatOptions = {
     "tools_off": "none",
     "output_format": "json_schema",
     "output_with_tools": False,
-    "trust_env": True,
-    "connect_timeout": 10.0,
-    "connections": 256,
-    "headers": {},
+    **SERVER_DEFAULTS,
+}
+
+ANTHROPIC_DEFAULTS: AnthropicOptions = {
+    "auth": "x-api-key",
+    "api_version": "2023-06-01",  # the one that compatible servers know, and that has `temperature` still
+    "cache": True,
+    "server_tools": (),
+    **SERVER_DEFAULTS,
 }
 
 
 def complete(options: ChatOptions) -> ChatOptions:
-    """The options with the defaults of those that are not given.
+    """The options of an `OpenAIChat`, with the defaults of those that are not given.
 
     Raises:
         ConfigurationError: There is no such option, or its value is none that it can have.
     """
-    for name, value in options.items():
-        if name not in DEFAULTS:
-            near = get_close_matches(name, DEFAULTS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(DEFAULTS)}"
-            msg = f"OpenAIChat has no option {name!r}; {hint}"
-            raise ConfigurationError(msg)
-        _check(name, value)
+    _check_all("OpenAIChat", options, get_type_hints(ChatOptions), list(DEFAULTS))
     return cast("ChatOptions", {**DEFAULTS, **options})
+
+
+def complete_anthropic(options: AnthropicOptions) -> AnthropicOptions:
+    """The options of an `AnthropicMessages`, with the defaults of those that are not given.
+
+    Raises:
+        ConfigurationError: There is no such option, or its value is none that it can have.
+    """
+    _check_all("AnthropicMessages", options, get_type_hints(AnthropicOptions), list(ANTHROPIC_DEFAULTS))
+    return cast("AnthropicOptions", {**ANTHROPIC_DEFAULTS, **options})
 
 
 def is_positive(value: object) -> bool:
@@ -82,29 +118,46 @@ def is_positive(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
-def _check(name: str, value: object) -> None:
-    allowed = get_args(_TYPES[name]) if get_origin(_TYPES[name]) is Literal else ()
-    if allowed and value not in allowed:
-        _refuse(name, f"one of {', '.join(map(repr, allowed))}", value)
-    if _TYPES[name] is bool and not isinstance(value, bool):
-        _refuse(name, "True or False", value)
-    if name == "connections" and not (isinstance(value, int) and is_positive(value)):
-        _refuse(name, "a whole number above 0", value)
-    if name == "connect_timeout" and not is_positive(value):
-        _refuse(name, "a number of seconds above 0", value)
+def _check_all(client: str, options: Mapping[str, object], types: Mapping[str, object], names: list[str]) -> None:
+    for name, value in options.items():
+        if name not in names:
+            near = get_close_matches(name, names, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(names)}"
+            msg = f"{client} has no option {name!r}; {hint}"
+            raise ConfigurationError(msg)
+        expected = _misfit(name, types[name], value)
+        if expected:
+            shown = type(value) if isinstance(value, Mapping | list) else repr(value)  # headers may hold a key
+            msg = f"{client}'s option {name} is {expected}; got {shown}"
+            raise ConfigurationError(msg)
+
+
+def _misfit(name: str, hint: object, value: object) -> str:
+    """What an option's value should be; empty when it is that."""
+    if get_origin(hint) is Literal and value not in get_args(hint):
+        return f"one of {', '.join(map(repr, get_args(hint)))}"
+    if hint is bool and not isinstance(value, bool):
+        return "True or False"
+    if hint is int and not (isinstance(value, int) and is_positive(value)):
+        return "a whole number above 0"
+    if hint is float and not is_positive(value):
+        return "a number of seconds above 0"
+    if hint is str and not _is_header(value):
+        return "a text of printable ASCII"
     if name == "headers" and not _are_headers(value):
-        _refuse(name, "a mapping of names to texts of printable ASCII", type(value))
-
-
-def _refuse(name: str, expected: str, value: object) -> None:
-    msg = f"OpenAIChat's option {name} is {expected}; got {value!r}"
-    raise ConfigurationError(msg)
+        return "a mapping of names to texts of printable ASCII"
+    if name == "server_tools" and not _are_mappings(value):
+        return "a list of mappings"
+    return ""
 
 
 def _are_headers(value: object) -> bool:
-    return isinstance(value, Mapping) and all(
-        isinstance(part, str) and part.isascii() and part.isprintable() for pair in value.items() for part in pair
-    )
+    return isinstance(value, Mapping) and all(_is_header(part) for pair in value.items() for part in pair)
 
 
-_TYPES = get_type_hints(ChatOptions)
+def _is_header(value: object) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isprintable()
+
+
+def _are_mappings(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, Mapping) for each in value)
