@@ -9,39 +9,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from turnstile.core.errors import InvalidJSON
-from turnstile.core.events import FailureKind, ModelFailed
-from turnstile.core.messages import FinishReason, Reply, ToolCall, Usage
+from turnstile.core.events import ModelFailed
+from turnstile.core.messages import Reply, ToolCall, Usage
 from turnstile.core.strict_json import JsonValue, loads
 from turnstile.shell.models.answer import Answer
-from turnstile.shell.models.error_body import plain, read_error
+from turnstile.shell.models.error_body import read_error
 from turnstile.shell.models.failures import failed_answer, failed_body, unreadable
 from turnstile.shell.models.json_text import as_dict, as_text, dumps, mend
+from turnstile.shell.models.labels import failed_label, finish_of
 from turnstile.shell.models.redaction import Redactor
+from turnstile.shell.models.token_counts import first_count
 
 Object = dict[str, JsonValue]
 
 _OK = range(200, 300)
-_FINISHES: dict[FinishReason, tuple[str, ...]] = {
-    # Labels without punctuation and case: OpenAI's, Hugging Face's eos_token, Gemini's upper case, Zhipu's sensitive, …
-    "stop": ("stop", "eos", "eostoken", "endturn", "stopsequence", "stoptoken", "complete", "completed", "finished"),
-    "tool_calls": ("toolcalls", "toolcall", "functioncall", "tooluse"),
-    "length": ("length", "maxtokens", "maxoutputtokens", "modellength", "modelcontextwindowexceeded"),
-    "refusal": (
-        "contentfilter", "refusal", "safety", "recitation", "blocked", "blocklist", "prohibitedcontent", "spii",
-        "sensitive",
-    ),
-    "pause": ("pause", "pauseturn"),
-}  # fmt: skip
-_FINISH = {label: finish for finish, labels in _FINISHES.items() for label in labels}
-_FAILED: dict[str, FailureKind] = {
-    # Labels under which a server says that it did not finish its work.
-    "error": "server",
-    "abort": "server",
-    "aborted": "server",
-    "networkerror": "server",  # Zhipu
-    "insufficientsystemresource": "overloaded",  # DeepSeek, "Create Chat Completion", finish_reason
-}
-_MOST_TOKENS = 10**12  # no request has more; a count above is a fault of its server
 
 
 class _Unreadable(Exception):
@@ -85,8 +66,8 @@ def _read(body: JsonValue, answer: Answer, clean: Redactor, now: float, limit: i
         return failed_body(choice, answer, clean, now)
     raw = as_text(choice.get("finish_reason"))
     native = as_text(choice.get("native_finish_reason")) or as_text(body.get("native_finish_reason"))
-    if plain(raw) in _FAILED or "malformed" in plain(raw):
-        return _failed_label(raw, native, answer, clean)
+    if failure := failed_label(raw, native, answer, clean):
+        return failure
     if not isinstance(message, dict):
         raise _Unreadable(f"choices[0].message is a {type(message).__name__}, not an object")
     text, reasoning, refusal = _content(message)
@@ -94,7 +75,7 @@ def _read(body: JsonValue, answer: Answer, clean: Redactor, now: float, limit: i
     reply = Reply(
         text=text or refusal,
         calls=calls,
-        finish=_finish(raw, has_calls=bool(calls), refused=bool(refusal)),
+        finish=finish_of(raw, has_calls=bool(calls), refused=bool(refusal)),
         finish_raw=clean(raw, longest=60),
         reasoning=reasoning,
         usage=_usage(body.get("usage"), wrote=bool(text or calls)),
@@ -110,20 +91,6 @@ def _first_choice(choices: JsonValue) -> Object:
     if not found:
         raise _Unreadable(f"choices is no list of objects: {choices!r:.80}")
     return next((choice for choice in found if choice.get("index") == 0), found[0])
-
-
-def _failed_label(raw: str, native: str, answer: Answer, clean: Redactor) -> ModelFailed:
-    """A server that labels its own reply as failed; whose fault it was says the label of the model's own provider."""
-    blames_model = any(word in plain(native or raw) for word in ("malformed", "toolcall", "functioncall"))
-    kind = "generation_failed" if blames_model else _FAILED.get(plain(native)) or _FAILED.get(plain(raw), "server")
-    said = f" (its model's provider: {native!r})" if native else ""
-    message = f"the server ended its reply with finish_reason {raw!r}{said}"
-    return ModelFailed(kind, clean(message), answer.status, clean(answer.request_id))
-
-
-def _finish(raw: str, *, has_calls: bool, refused: bool) -> FinishReason:
-    finish: FinishReason = "refusal" if refused else _FINISH.get(plain(raw), "unknown")
-    return "tool_calls" if has_calls and finish in {"stop", "unknown"} else finish
 
 
 def _content(message: Object) -> tuple[str, str, str]:
@@ -191,28 +158,15 @@ def _was_cut(reply: Reply, limit: int | None) -> bool:
 def _usage(value: JsonValue, *, wrote: bool) -> Usage | None:
     """The tokens, as far as the server says them; a count of 0 where there must be some says nothing."""
     said = as_dict(value)
-    tokens_in = _first_count(said, "prompt_tokens", "input_tokens") or None
-    tokens_out = _first_count(said, "completion_tokens", "output_tokens")
+    tokens_in = first_count(said, "prompt_tokens", "input_tokens") or None
+    tokens_out = first_count(said, "completion_tokens", "output_tokens")
     inside, outside = as_dict(said.get("prompt_tokens_details")), as_dict(said.get("completion_tokens_details"))
-    cached = _first_count({**said, **inside}, "cached_tokens", "prompt_cache_hit_tokens")  # the latter is DeepSeek's
-    reasoning = _first_count({**said, **outside}, "reasoning_tokens")
-    total = _first_count(said, "total_tokens")
+    cached = first_count({**said, **inside}, "cached_tokens", "prompt_cache_hit_tokens")  # the latter is DeepSeek's
+    reasoning = first_count({**said, **outside}, "reasoning_tokens")
+    total = first_count(said, "total_tokens")
     if tokens_out == 0 and (wrote or tokens_in is None):
         tokens_out = None
     if tokens_in and tokens_out is not None and reasoning and total == tokens_in + tokens_out + reasoning:
         tokens_out += reasoning  # xAI and Gemini count reasoning beside the reply's tokens
     usage = Usage(tokens_in, tokens_out, cached, reasoning)
     return None if usage == Usage() else usage
-
-
-def _first_count(counts: Object, *names: str) -> int | None:
-    return next((count for name in names if (count := _count(counts.get(name))) is not None), None)
-
-
-def _count(value: JsonValue) -> int | None:
-    """A number of tokens; servers also send texts, fractions and negative ones."""
-    if isinstance(value, str):
-        value = int(value) if value.isascii() and value.isdecimal() and len(value) < len(str(_MOST_TOKENS)) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_TOKENS:
-        return None
-    return int(value)

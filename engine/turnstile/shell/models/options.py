@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Literal, TypedDict, cast, get_args, get_origin, get_type_hints
 
@@ -134,21 +134,11 @@ def _check_all(client: str, options: Mapping[str, object], types: Mapping[str, o
 
 def _misfit(name: str, hint: object, value: object) -> str:
     """What an option's value should be; empty when it is that."""
-    if get_origin(hint) is Literal and value not in get_args(hint):
-        return f"one of {', '.join(map(repr, get_args(hint)))}"
-    if hint is bool and not isinstance(value, bool):
-        return "True or False"
-    if hint is int and not (isinstance(value, int) and is_positive(value)):
-        return "a whole number above 0"
-    if hint is float and not is_positive(value):
-        return "a number of seconds above 0"
-    if hint is str and not _is_header(value):
-        return "a text of printable ASCII"
-    if name == "headers" and not _are_headers(value):
-        return "a mapping of names to texts of printable ASCII"
-    if name == "server_tools" and not _are_mappings(value):
-        return "a list of mappings"
-    return ""
+    if get_origin(hint) is Literal:
+        allowed = get_args(hint)
+        return "" if value in allowed else f"one of {', '.join(map(repr, allowed))}"
+    fits, expected = _BY_NAME.get(name) or _BY_TYPE[hint]
+    return "" if fits(value) else expected
 
 
 def _are_headers(value: object) -> bool:
@@ -161,3 +151,15 @@ def _is_header(value: object) -> bool:
 
 def _are_mappings(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(each, Mapping) for each in value)
+
+
+_BY_TYPE: Mapping[object, tuple[Callable[[object], bool], str]] = {
+    bool: (lambda value: isinstance(value, bool), "True or False"),
+    int: (lambda value: isinstance(value, int) and is_positive(value), "a whole number above 0"),
+    float: (is_positive, "a number of seconds above 0"),
+    str: (_is_header, "a text of printable ASCII"),
+}
+_BY_NAME: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "headers": (_are_headers, "a mapping of names to texts of printable ASCII"),
+    "server_tools": (_are_mappings, "a list of mappings"),
+}
