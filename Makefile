@@ -17,7 +17,7 @@ BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check --editable
 PYTEST := -m pytest $(if $(CI),--randomly-seed=20100)
 
-.PHONY: demo test lint format coverage clean $(REST:%=test-%)
+.PHONY: demo test lint format coverage diagrams clean $(REST:%=test-%)
 
 test: lint coverage $(REST:%=test-%)
 
@@ -34,6 +34,9 @@ lint: .venv/.installed-dev
 format: .venv/.installed-dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+diagrams: .venv/.installed
+	$(BIN)/python diagrams/generate.py
 
 # A gate prints its table only when it fails, so that the summary of the tests stays the last thing said.
 gate = @report=$$($(BIN)/coverage report $(1)) || { echo "$$report"; exit 1; }
