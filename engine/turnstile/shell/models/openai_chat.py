@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Unpack
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from turnstile.core.errors import ConfigurationError
 from turnstile.core.events import ModelFailed
@@ -13,6 +12,7 @@ from turnstile.core.limits import Price
 from turnstile.core.messages import Reply
 from turnstile.core.strict_json import JsonValue
 from turnstile.ports import Delta, ModelRequest
+from turnstile.shell.models.address import address_of, headers_of
 from turnstile.shell.models.chat_reply import read_reply
 from turnstile.shell.models.chat_request import ChatEncoder
 from turnstile.shell.models.options import ChatOptions, complete, is_positive
@@ -65,18 +65,16 @@ class OpenAIChat:
         self.name = name or model
         self.price = price
         self._model = model
-        self._url, self._shown_url = _address(base_url)
+        self._address = address_of(base_url, "/chat/completions", OPENAI)
         self._options = complete(options)
         self._timeout = timeout
-        self._headers = _headers(api_key, self._options["headers"])
-        self._clean = Redactor(
-            [api_key.strip(), *self._options["headers"].values(), *dict(parse_qsl(urlsplit(self._url).query)).values()]
-        )
+        self._headers = headers_of(api_key, "authorization", "Bearer {}", self._options["headers"])
+        self._clean = Redactor([api_key.strip(), *self._options["headers"].values(), *self._address.secrets])
         self._encoder = ChatEncoder(model, self._options, settings or {})
         self._transport: Transport | None = None
 
     def __repr__(self) -> str:
-        return f"OpenAIChat({self._model!r}, base_url={self._shown_url!r})"
+        return f"OpenAIChat({self._model!r}, base_url={self._address.shown!r})"
 
     async def reply(self, request: ModelRequest, progress: Callable[[Delta], None]) -> Reply | ModelFailed:
         """Ask once.
@@ -107,7 +105,7 @@ class OpenAIChat:
             from turnstile.shell.models.transport import Transport  # brings httpx, which takes as long as all the rest
 
             self._transport = Transport(
-                self._url,
+                self._address.url,
                 self._headers,
                 self._clean,
                 timeout=self._timeout,
@@ -116,32 +114,3 @@ class OpenAIChat:
                 trust_env=self._options["trust_env"],
             )
         return self._transport
-
-
-def _headers(api_key: str, more: Mapping[str, str]) -> dict[str, str]:
-    """The headers of each request; a key is put in as it is, so it must be one."""
-    key = api_key.strip()  # a key read from a file ends in a line break
-    if not (key.isascii() and key.isprintable()):
-        raise ConfigurationError("the api_key holds characters that no header can carry; copy the key again")
-    headers = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
-    if key:
-        headers["authorization"] = f"Bearer {key}"
-    return headers | {name.lower(): text for name, text in more.items()}
-
-
-def _address(base_url: str) -> tuple[str, str]:
-    """The address that requests go to, and the base as it may be shown: without its query, perhaps a key."""
-    try:
-        parts = urlsplit(base_url.strip())
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        parts, valid = urlsplit(""), False
-    shown = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-    if not valid:
-        raise ConfigurationError(f"base_url is an address such as {OPENAI!r}; got {shown!r}")
-    if "@" in parts.netloc:
-        raise ConfigurationError(
-            f"base_url {shown!r} may not hold a user and a password; give headers={{'authorization': …}} instead"
-        )
-    path = parts.path.rstrip("/") + "/chat/completions"
-    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, "")), shown
