@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from turnstile.core.events import Event
     from turnstile.core.limits import Limits, Price, Retry, StopReason
     from turnstile.core.machine import Machine, loop
-    from turnstile.core.messages import Exchange, Reply, ToolCall, ToolResult, Usage, UserTurn
+    from turnstile.core.messages import Attachment, Exchange, Reply, ToolCall, ToolResult, Usage, UserTurn
     from turnstile.core.rows import AGAIN, LIVE, STAY, after, before, row
     from turnstile.core.run_state import RunState, Stop
     from turnstile.core.states import State
@@ -67,6 +67,7 @@ __all__ = [
     "LIVE",
     "STAY",
     "Agent",
+    "Attachment",
     "CallModel",
     "CodecError",
     "ConfigurationError",
@@ -172,6 +173,7 @@ _HOMES = {
         "loop",
     ),
     "turnstile.core.messages": (
+        "Attachment",
         "Exchange",
         "Reply",
         "ToolCall",

@@ -14,7 +14,7 @@ from turnstile.core.events import RunStarted
 from turnstile.core.history import History
 from turnstile.core.limits import Limits, Retry
 from turnstile.core.machine import Machine, loop
-from turnstile.core.messages import Item, Message
+from turnstile.core.messages import Item, Message, Prompt, parted
 from turnstile.core.strict_json import JsonValue
 from turnstile.driver import Outside, Run
 from turnstile.outputs import OutputType
@@ -136,11 +136,11 @@ class Agent(Generic[T]):
     def __repr__(self) -> str:
         return f"Agent(name={self.name!r}, model={self.model!r})"
 
-    def start(self, prompt: str, **options: Unpack[RunOptions]) -> Run[T]:
+    def start(self, prompt: Prompt, **options: Unpack[RunOptions]) -> Run[T]:
         """A run that nothing has driven yet; use it as ``async with agent.start(…) as run``.
 
         Args:
-            prompt: What the user says.
+            prompt: What the user says: text, or a list of texts and `Attachment`.
             options: Those of `RunOptions`.
 
         Raises:
@@ -157,9 +157,11 @@ class Agent(Generic[T]):
         settings = dict(self.settings)
         max_output = settings.pop("max_tokens", None)
         _check_price(clients, limits)
+        text, attachments = parted(prompt)
         start = RunStarted(
             run_id=options.get("run_id") or new_run_id(),
-            prompt=prompt,
+            prompt=text,
+            attachments=attachments,
             agent=self.name,
             instructions=self._instructions(deps),
             history=items,
@@ -188,7 +190,7 @@ class Agent(Generic[T]):
         )
         return Run(outside, start, self.output.convert)
 
-    async def run(self, prompt: str, **options: Unpack[RunOptions]) -> Result[T]:
+    async def run(self, prompt: Prompt, **options: Unpack[RunOptions]) -> Result[T]:
         """Run to the end; the arguments are those of `start`.
 
         When the awaiting task is cancelled, the run ends as cancelled, with every call answered, and the cancellation
@@ -197,7 +199,7 @@ class Agent(Generic[T]):
         async with self.start(prompt, **options) as run:
             return await run.finish()
 
-    def run_sync(self, prompt: str, **options: Unpack[RunOptions]) -> Result[T]:
+    def run_sync(self, prompt: Prompt, **options: Unpack[RunOptions]) -> Result[T]:
         """Run to the end in a program without an event loop; the arguments are those of `start`.
 
         Raises:
@@ -209,7 +211,7 @@ class Agent(Generic[T]):
             return asyncio.run(self._run_and_close(prompt, options))
         raise InsideEventLoop("Agent.run_sync()", "await agent.run(…)")
 
-    async def _run_and_close(self, prompt: str, options: RunOptions) -> Result[T]:
+    async def _run_and_close(self, prompt: Prompt, options: RunOptions) -> Result[T]:
         """A run whose connections end with it, as they must when its event loop does."""
         try:
             return await self.run(prompt, **options)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from turnstile.core.events import ModelFailed, ModelReplied, RunStarted, ToolsFinished, Verdict
 from turnstile.core.limits import Limits, Price, Retry
-from turnstile.core.messages import Exchange, Reply, ToolCall, ToolResult, Usage, UserTurn
+from turnstile.core.messages import Attachment, Exchange, Reply, ToolCall, ToolResult, Usage, UserTurn
 
 # Lone surrogates are text too; a pair of them is no two characters in JSON.
 texts = st.text(st.characters(exclude_categories=()), max_size=8).filter(
@@ -30,6 +30,8 @@ replies = st.builds(
     reasoning=texts,
     usage=st.none() | st.builds(Usage, *[st.none() | counts] * 4),
     cost=st.none() | numbers,
+    wire=texts,
+    native=texts,
 )
 
 
@@ -51,10 +53,14 @@ def _vetted(reply: Reply) -> st.SearchStrategy[ModelReplied]:
 
 
 exchanges = replies.flatmap(_exchange)
-items = st.builds(UserTurn, texts) | exchanges
+attachments = st.builds(Attachment, st.just("image/png"), data=st.just("QQ=="), name=texts) | st.builds(
+    Attachment, texts.map(lambda text: f"image/{text}"), url=st.just("https://example.com/a")
+)
+items = st.builds(UserTurn, texts, attachments=st.lists(attachments, max_size=2).map(tuple)) | exchanges
 prices = st.builds(Price, amounts, amounts)
 
 st.register_type_strategy(str, texts)
+st.register_type_strategy(Attachment, attachments)
 st.register_type_strategy(Reply, replies)
 st.register_type_strategy(Exchange, exchanges)
 st.register_type_strategy(ModelReplied, replies.flatmap(_vetted))

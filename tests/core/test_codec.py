@@ -266,3 +266,11 @@ def test_an_event_name_is_taken_once() -> None:
 def test_the_version_is_the_first() -> None:
     """A new version must come with a way to read the old one."""
     assert VERSION == 1
+
+
+def test_a_record_older_than_a_field_is_read() -> None:
+    """Fields are added with defaults, and journals that lack them stay readable."""
+    record = json.loads(codec.encode(RunStarted("run", "hi")))
+    del record["attachments"]
+
+    assert codec.decode(json.dumps(record).encode()) == RunStarted("run", "hi")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnstile.core.messages import Exchange, Reply, ToolCall, ToolResult, Usage, UserTurn, flatten
+from turnstile.core.messages import Attachment, Exchange, Reply, ToolCall, ToolResult, Usage, UserTurn, flatten, parted
 
 CALLS = (ToolCall("a", "tool", "{}"), ToolCall("b", "tool", "{}"))
 RESULTS = (ToolResult("a", "tool", "1"), ToolResult("b", "tool", "2"))
@@ -48,10 +48,21 @@ def test_usage_adds_up_in_any_grouping(a: Usage, b: Usage, c: Usage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("", False), (" \n\t", False), ("a", True), (" a ", True), ("\u00a0", False)]
+    ("text", "says"),
+    [
+        ("", False),
+        (" \n\t", False),
+        ("a", True),
+        (" a ", True),
+        ("\u00a0", False),
+        (" \n\u200b ", False),
+        ("\ufeff\u2060", False),
+        ("\u200b.", True),
+        ("\U0001f30d", True),
+    ],
 )
 def test_only_visible_text_says_something(text: str, says: bool) -> None:  # noqa: FBT001 - a case of a table
-    """A reply of line breaks is an empty reply."""
+    """whitespace-only-final-answer: a reply of line breaks or zero-width characters is an empty reply."""
     assert Reply(text).says_something is says
 
 
@@ -60,3 +71,26 @@ def test_values_are_frozen() -> None:
     for value, field in ((Reply(), "text"), (UserTurn("a"), "text"), (RESULTS[0], "content"), (CALLS[0], "name")):
         with pytest.raises(FrozenInstanceError):
             setattr(value, field, "other")
+
+
+def test_a_prompt_is_parted_into_text_and_attachments() -> None:
+    """Providers want the words and the files apart, and a journal keeps both."""
+    picture = Attachment.of(b"A", "image/png", name="a.png")
+
+    assert picture == Attachment("image/png", data="QQ==", name="a.png")
+    assert parted("hi") == ("hi", ())
+    assert parted(["what is", picture, "this?"]) == ("what is\nthis?", (picture,))
+
+
+@pytest.mark.parametrize(
+    ("fields", "got"),
+    [
+        ({"media_type": "png", "data": "QQ=="}, "got media_type 'png' and data"),
+        ({"media_type": "image/png"}, "got media_type 'image/png' and neither"),
+        ({"media_type": "image/png", "data": "QQ==", "url": "https://a"}, "and data and url"),
+    ],
+)
+def test_an_attachment_is_bytes_or_an_address(fields: dict[str, str], got: str) -> None:
+    """A provider refuses half an attachment with words that do not name it."""
+    with pytest.raises(ValueError, match=got):
+        Attachment(**fields)

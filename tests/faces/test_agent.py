@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from turnstile import (
     Agent,
+    Attachment,
     ConfigurationError,
     Exchange,
     InsideEventLoop,
@@ -278,3 +279,14 @@ def test_the_settings_go_out_and_bound_the_output() -> None:
 def test_repr_shows_what_it_is() -> None:
     """A REPL shows more than an address."""
     assert repr(Agent("openai:gpt-5-mini", name="helper")) == "Agent(name='helper', model='openai:gpt-5-mini')"
+
+
+def test_a_prompt_may_hold_pictures_and_files() -> None:
+    """What the user attaches is kept with the words, and reaches the model as it was given."""
+    model = ScriptedModel(["A cat."])
+    picture = Attachment.of(b"A", "image/png")
+
+    result = Agent(model).run_sync(["What is this?", picture])
+
+    assert result.messages[0] == UserTurn("What is this?", attachments=(picture,))
+    assert model.requests[0].items[0] == result.messages[0]

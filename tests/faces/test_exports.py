@@ -18,7 +18,7 @@ PUBLIC = {
         # tools
         *("tool", "Tool", "ToolContext", "StopRun"),
         # what is said
-        *("UserTurn", "Reply", "Exchange", "ToolCall", "ToolResult", "Usage"),
+        *("UserTurn", "Attachment", "Reply", "Exchange", "ToolCall", "ToolResult", "Usage"),
         # the machine and what extends it
         *("loop", "Machine", "State", "Event", "row", "before", "after", "LIVE", "AGAIN", "STAY"),
         *("CallModel", "RunTools", "KeepAll", "LastTurns"),
@@ -30,7 +30,8 @@ PUBLIC = {
         ),
     },
     "turnstile.models": {
-        *("OpenAIChat", "ChatOptions", "PROVIDERS", "Provider", "Available", "first_available", "resolve"),
+        *("OpenAIChat", "ChatOptions", "AnthropicMessages", "AnthropicOptions", "ServerOptions"),
+        *("PROVIDERS", "Provider", "Available", "first_available", "resolve"),
     },
     "turnstile.stores": {"MemoryStore", "SQLiteStore"},
     "turnstile.log": {"JsonLog"},
