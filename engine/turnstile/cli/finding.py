@@ -80,6 +80,8 @@ def _load(module_name: str, what: str) -> ModuleType:
         if module_name == missing or module_name.startswith(f"{missing}."):
             where = f"neither in {str(Path.cwd())!r} nor among what is installed"
             raise Misuse(f"no module {missing!r} for {what}: it is {where}; check the name and the folder") from error
+        if "." in missing:  # a part that an installed package lacks: what is wrong is the import
+            raise Misuse(f"{what} cannot be loaded: {_raised(error)}; mend the module and try again") from error
         way_out = "install it (`pip install 'turnstile-agent[all]'` brings what the bundled agents need)"
         raise Misuse(f"{what} needs the module {missing!r}, which is not installed; {way_out}") from error
     except (Exception, SystemExit) as error:

@@ -26,9 +26,9 @@ IN_TERMINAL = (sys.executable, "-c", "import fcntl, termios; fcntl.ioctl(0, term
 PATIENCE = 60.0  # seconds until a process that should have spoken counts as hanging; nothing waits that long otherwise
 
 AGENTS = '''
+import sys
+
 from turnstile.agent import Agent
-from turnstile.core.events import ModelFailed
-from turnstile.core.limits import Limits
 from turnstile.core.messages import Reply, Usage
 from turnstile.testing import ScriptedModel, call
 from turnstile.tools import tool
@@ -37,7 +37,7 @@ from turnstile.tools import tool
 @tool(access="read")
 def get_weather(city: str) -> str:
     """Weather of a city."""
-    print("printed by a tool")
+    sys.stdout.write("printed by a tool\\n")  # in one piece, since two threads do so at once
     return f"sunny in {city}\\x1b[31m"
 
 

@@ -19,6 +19,7 @@ MODULES = {
     "raising.py": "print('on import')\nraise ValueError('no\\nluck')\n",
     "leaving.py": "raise SystemExit\n",
     "needy.py": "import not_there_at_all\n",
+    "outdated.py": "import json.gone\n",
     "nothing.py": "agent = 3\n",
     "several.py": HEAD + "weather_agent = Agent(); other = Agent(); number = 5\nclass Holder: agent = weather_agent\n",
 }
@@ -49,6 +50,7 @@ def modules(folder: Path) -> Path:
         ("broken:agent", r"'broken:agent' cannot be loaded: SyntaxError: .*\(broken.py, line \d\); mend the module"),
         ("raising:agent", r"ValueError: no luck \(raising.py, line 2\); mend the module"),
         ("leaving:agent", r"SystemExit \(leaving.py, line 1\)"),
+        ("outdated:agent", r"ModuleNotFoundError: No module named 'json.gone'.* \(outdated.py, line 1\); mend"),
         ("needy:agent", "'needy:agent' needs the module 'not_there_at_all', which is not installed; install it"),
         ("needy", "agent 'needy' needs the module 'not_there_at_all', which is not installed; install it"),
     ],
