@@ -204,6 +204,7 @@ async def test_travel_without_a_network(question: str, source: str) -> None:
     assert_path(result, TWO_ROUNDS)
     assert f"{source}weather service unreachable: http://127.0.0.1" in result.output
     assert result.output.count("weather service unreachable") == 1
+    assert all(line.count("(") == line.count(")") for line in result.output.splitlines())
 
 
 @pytest.mark.usefixtures("service")

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 
 # difflib's default of 0.6 finds no neighbour for a Chinese name of two characters with one of them wrong (ratio 0.5).
 _SIMILAR_ENOUGH = 0.5
@@ -19,7 +19,12 @@ def fold(text: str) -> str:
 
 def mentions(text: str, phrase: str) -> bool:
     """Whether a text holds a phrase: Latin words as whole words, plural or not, Chinese anywhere."""
-    return _phrase(phrase).search(fold(text)) is not None
+    return _phrase(phrase).search(_folded(text)) is not None
+
+
+@lru_cache(maxsize=8)  # one text is looked through for many phrases
+def _folded(text: str) -> str:
+    return fold(text)
 
 
 @cache  # phrases are names and words of our own tables

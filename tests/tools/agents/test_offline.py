@@ -6,7 +6,7 @@ import pytest
 
 from turnstile import Exchange, Reply, ToolCall, ToolResult, UserTurn
 from turnstile.testing import call
-from turnstile_tools.agents.offline import Talk, is_chinese
+from turnstile_tools.agents.offline import MOST_READ, Talk, is_chinese
 
 WANTED = call("calculate", expression="1 + 1")
 
@@ -67,6 +67,11 @@ def test_a_run_that_was_stopped_is_over(status: Literal["not_run", "unknown"]) -
     """What the user cancelled is not done after all together with their next question."""
     talk = Talk([UserTurn("1 + 1"), _called(status), UserTurn("Hello")])
     assert (talk.asked, talk.last("calculate")) == (["Hello"], "")
+
+
+def test_of_a_book_the_beginning_is_read() -> None:
+    """A pasted file must not keep the event loop busy while it is searched for the names of cities."""
+    assert Talk([UserTurn("1 + 1" + " " * MOST_READ + "2 + 2")]).asked[0].strip() == "1 + 1"
 
 
 def test_facts_are_objects() -> None:

@@ -165,7 +165,7 @@ class Proposal:
             if weather is None:
                 line += says("; ", "；") + self.talk.result(self._weather_call(place)).content
             else:
-                source = self._in(weather, "source").partition(says("; ", "；"))[0]
+                source = self._in(weather, "source").partition(says("; weather service", "；weather service"))[0]
                 line += says("; ", "；") + self._figures(weather) + says(f" ({source})", f"（{source}）")
             lines.append(line)
         return "\n".join([says("Alternatives:", "备选："), *lines]) if lines else ""

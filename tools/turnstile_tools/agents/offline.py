@@ -18,6 +18,8 @@ from turnstile_tools.cities import city_names
 Said = str | list[ToolCall]
 Script = Callable[["Talk"], Said]
 
+MOST_READ = 1000  # characters of a message; people ask in fewer, and looking for a phrase in a book takes its time
+
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _LATIN = re.compile(r"[A-Za-z]")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -112,7 +114,7 @@ def _is_question(item: UserTurn | Exchange) -> bool:
 
 
 def _texts(items: Sequence[UserTurn | Exchange]) -> list[str]:
-    return [item.text for item in items if isinstance(item, UserTurn) and not item.synthetic]
+    return [item.text[:MOST_READ] for item in items if isinstance(item, UserTurn) and not item.synthetic]
 
 
 def _was_run(result: ToolResult) -> bool:

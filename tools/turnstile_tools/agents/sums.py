@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from turnstile_tools.calculator import FUNCTIONS
 
-_NUMBER = r"\d+(?:\.\d+)?"
+_NUMBER = r"(?<![\d.])\d++(?:\.\d++)?"  # taken whole or not at all, so that a long row of digits is read but once
 _SIGNS = {
     "+": r"plus|加上?",
     "-": r"minus|减去?",
