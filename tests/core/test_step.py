@@ -156,8 +156,15 @@ def test_results_of_other_calls_are_refused() -> None:
         ([ModelReplied(Reply("x"), output_error="no number")], "invalid_output", "no number", None),
         ([saying("", "tool_calls", "tool_use")], "incomplete", "the server said 'tool_use'", None),
         ([saying("half", "length")], "truncated", "", None),
+        ([saying("", "length")], "truncated", "", None),
+        (
+            [ModelReplied(Reply("", (), "length", reasoning="hm"))],
+            "truncated",
+            "its reasoning used up the tokens that the reply could have",
+            None,
+        ),
         ([calling("a", finish="length")], "truncated", "", "not run: the reply was cut by its token limit"),
-        ([saying("")], "empty_answer", "", None),
+        ([saying("")], "empty_answer", "the request had about 6 tokens, by its length", None),
         ([calling("a"), results("a"), ResultsAppended(), calling("b")], "max_turns", "", "not run: turn limit reached"),
     ],
 )

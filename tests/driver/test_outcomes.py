@@ -209,12 +209,24 @@ CASES = [
         "too long for the model",
         [
             says(None, CALL, finish="tool_calls"),
+            says(None, OTHER, finish="tool_calls"),
             error(400, "maximum context length is 10 tokens", code="context_length_exceeded"),
             says("Short"),
         ],
-        f"{ROUND} {START} {START} done",
-        "run_tools finished appended trimmed answered",
+        f"{ROUND} {ROUND} {START} {START} done",
+        "run_tools finished appended run_tools finished appended trimmed answered",
         "answered",
+        ran=("c1", "c2"),
+    ),
+    Case(
+        "too long for the model, and nothing can be left out",
+        [
+            says(None, CALL, finish="tool_calls"),
+            error(400, "maximum context length is 10 tokens", code="context_length_exceeded"),
+        ],
+        f"{ROUND} {START} failed",
+        "run_tools finished appended overflow",
+        "context_overflow",
         ran=("c1",),
     ),
     Case(

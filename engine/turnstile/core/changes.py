@@ -6,7 +6,7 @@ afterwards. `accept` counts a reply and puts it in its place, and every row of `
 
 from __future__ import annotations
 
-from turnstile.core.budget import charge, charge_cost, price, request_size
+from turnstile.core.budget import CHARS_PER_TOKEN, charge, charge_cost, price, request_size
 from turnstile.core.events import (
     Cancelled,
     DeadlinePassed,
@@ -16,9 +16,9 @@ from turnstile.core.events import (
     ModelReplied,
     ToolsFinished,
 )
-from turnstile.core.guards import limit_of
+from turnstile.core.guards import carried, limit_of
 from turnstile.core.limits import StopReason
-from turnstile.core.messages import Exchange, Reply, ToolResult, Usage, UserTurn
+from turnstile.core.messages import Exchange, ToolResult, Usage, UserTurn
 from turnstile.core.run_state import Batch, RunState, Stop, evolve, unanswered
 
 CUT_CALL = "not run: the reply was cut by its token limit before the call was complete; make it again, shorter"
@@ -81,8 +81,8 @@ def retry(run: RunState, event: ModelFailed) -> RunState:
 
 
 def trim(run: RunState, event: ModelFailed) -> RunState:
-    """Leave out the older half of what requests still carry."""
-    start = run.window_start + (len(run.history) - run.window_start) // 2
+    """Leave out the older half of what the request carried; the question that leads the rest stays."""
+    start = len(run.history) - carried(run, event) // 2
     return evolve(run, window_start=start, trimmed=True, failure=event)
 
 
@@ -199,7 +199,7 @@ def finish(run: RunState, event: Event, reason: str) -> RunState:
     run = close_exchange(run, run.results or unanswered(run, NOT_RUN.get(reason, reason)))
     stop = Stop(
         reason,
-        detail=run.stopping.detail if run.stopping else _detail(event, reason),
+        detail=run.stopping.detail if run.stopping else _detail(run, event, reason),
         exhausted=run.wrapping_up,
         flags=("empty_answer",) if reason == StopReason.EMPTY_ANSWER else (),
         error=event if isinstance(event, ModelFailed) else None,
@@ -228,7 +228,7 @@ def _say(run: RunState, text: str) -> RunState:
     return evolve(run, history=run.history.append(UserTurn(text, synthetic=True)))
 
 
-def _detail(event: Event, reason: str) -> str:
+def _detail(run: RunState, event: Event, reason: str) -> str:
     match event:
         case Cancelled(why):
             return why
@@ -236,8 +236,19 @@ def _detail(event: Event, reason: str) -> str:
             return " ".join(part for part in (event.kind, str(event.status or ""), event.message) if part)
         case ToolsFinished(aborted=text) if text and reason == StopReason.TOOL_ABORTED:
             return text
-        case ModelReplied() if reason == StopReason.INVALID_OUTPUT:
-            return event.output_error
-        case ModelReplied(reply=Reply(finish_raw=raw)) if reason in {StopReason.REFUSED, StopReason.INCOMPLETE}:
-            return f"the server said {raw!r}" if raw else ""
+        case ModelReplied():
+            return _detail_of_reply(run, event, reason)
+    return ""
+
+
+def _detail_of_reply(run: RunState, event: ModelReplied, reason: str) -> str:
+    reply = event.reply
+    if reason == StopReason.INVALID_OUTPUT:
+        return event.output_error
+    if reason in {StopReason.REFUSED, StopReason.INCOMPLETE} and reply.finish_raw:
+        return f"the server said {reply.finish_raw!r}"
+    if reason == StopReason.EMPTY_ANSWER:  # some servers drop an overlong request in silence
+        return f"the request had about {request_size(run) // CHARS_PER_TOKEN} tokens, by its length"
+    if reason == StopReason.TRUNCATED and reply.reasoning and not reply.says_something:
+        return "its reasoning used up the tokens that the reply could have"
     return ""

@@ -157,6 +157,7 @@ class ModelFailed(Event):
         retry_after: Seconds that the server asks to wait.
         delay: Seconds to wait before the next attempt, drawn by the shell; ``None`` when no attempt should follow.
         limit: With kind ``budget``: the limit that would be passed, ``"token_limit"`` or ``"cost_limit"``.
+        items: With kind ``context_overflow``: how many items the request carried; 0 when that isn't known.
     """
 
     kind: FailureKind
@@ -166,6 +167,7 @@ class ModelFailed(Event):
     retry_after: float | None = None
     delay: float | None = None
     limit: Literal["token_limit", "cost_limit", ""] = ""
+    items: int = 0
 
 
 @dataclass(frozen=True, slots=True)

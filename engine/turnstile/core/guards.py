@@ -11,6 +11,8 @@ from turnstile.core.events import TRANSIENT, Event, ModelFailed, ModelReplied, T
 from turnstile.core.limits import StopReason
 from turnstile.core.run_state import RunState
 
+LEAST_ITEMS = 2  # a question and what follows it: the question leads whatever is left, so no half of these is smaller
+
 
 def tools_running(run: RunState, event: Event) -> bool:
     """Whether tools are at work right now."""
@@ -43,8 +45,8 @@ def is_overflow(run: RunState, event: ModelFailed) -> bool:
 
 
 def can_trim(run: RunState, event: ModelFailed) -> bool:
-    """Whether older items can be left out, once since the last accepted reply."""
-    return run.start.can_trim and not run.trimmed and len(run.history) - run.window_start > 1
+    """Whether older items can be left out, once since the last accepted reply; a question and what follows it stay."""
+    return run.start.can_trim and not run.trimmed and carried(run, event) > LEAST_ITEMS
 
 
 def is_transient(run: RunState, event: ModelFailed) -> bool:
@@ -130,6 +132,11 @@ def output_valid(run: RunState, event: ModelReplied) -> bool:
 def follows_results(run: RunState, event: ModelReplied) -> bool:
     """Whether the reply comes right after tool results."""
     return run.history.ends_with_results
+
+
+def carried(run: RunState, event: ModelFailed) -> int:
+    """How many items the failed request carried: as many as the window holds, where that is not said."""
+    return event.items or len(run.history) - run.window_start
 
 
 def tool_aborted(run: RunState, event: ToolsFinished) -> bool:

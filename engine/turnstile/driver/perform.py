@@ -112,7 +112,11 @@ class Performer:
             self._notify(delta if delta.attempt == attempt else replace(delta, attempt=attempt))
 
         reply = await outside.models[effect.model].reply(request, progress)
-        return self._vet(reply, run) if isinstance(reply, Reply) else self._with_delay(reply, run)
+        if isinstance(reply, Reply):
+            return self._vet(reply, run)
+        if reply.kind == "context_overflow":
+            return replace(reply, items=len(request.items))
+        return self._with_delay(reply, run)
 
     def _vet(self, reply: Reply, run: RunState) -> ModelReplied:
         if not reply.calls:
