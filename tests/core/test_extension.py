@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from turnstile.core.alphabet import STARTS
 from turnstile.core.changes import accept, recover
 from turnstile.core.codec import Codec
 from turnstile.core.effects import Ask
@@ -106,11 +107,8 @@ def test_its_event_is_stored_by_its_own_name() -> None:
 
 def test_an_extended_machine_is_explored_unasked() -> None:
     """Its author is told of a gap before a run stands in it."""
-    report = explore(machine)
+    report = explore(machine, starts=STARTS[2:3])
 
-    assert str(report).splitlines()[2:] == [
-        "every event has a row where it can come, and every row is taken",
-        "every cycle spends a counter, and a finished run never moves",
-        "every call is answered exactly once, and no text of the user is lost",
-    ]
-    assert {"review", "reviewed", "rejected", "review_again", "review_lost"} <= {name for name, _ in report.taken}
+    taken = {name for name, times in report.taken if times}
+    assert {"run_tools", "review", "reviewed", "rejected", "review_lost"} <= taken
+    assert {finding.kind for finding in report.findings} == {"dead row"}, str(report)  # rows of the other starts

@@ -161,7 +161,7 @@ def check(run: RunState, calls: list[str], said: list[str]) -> None:
     assert run.stop is None or (run.stop.reason and run.open is None and not run.in_flight)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(stories())
 def test_any_events_in_any_order_leave_a_valid_run(story: list[Event]) -> None:
     """An event takes a row or raises the one error; no call goes unanswered, no text is lost, and an end is an end."""

@@ -80,7 +80,7 @@ def failure_reading(run: RunState, event: ModelFailed) -> Move:  # noqa: PLR0911
         return "await_model", "wrap_up"
     if kind == "budget":
         return "failed", event.limit or "token_limit"
-    if kind == "context_overflow" and run.start.can_trim and not run.trimmed and len(run.history) > 1:
+    if kind == "context_overflow" and run.start.can_trim and not run.trimmed and len(run.history) > 2:
         return "await_model", "trimmed"
     passing = {"rate_limited", "overloaded", "server", "network", "timeout", "protocol"}
     if kind in passing and event.delay is not None and run.retries < 1:
@@ -185,7 +185,7 @@ def failure_cases() -> Iterator[Case]:
     """Every failed request with every counter at its limit and below."""
     failures = [ModelFailed("budget", limit=limit) for limit in LIMITS]
     failures += [ModelFailed(kind, delay=delay) for kind, delay in product(get_args(FailureKind), [None, 0.0])]
-    for tokens, on_exhausted, can_trim, history in product([None, 0, HUGE], ENDINGS, BOTH, HISTORIES[:2]):
+    for tokens, on_exhausted, can_trim, history in product([None, 0], ENDINGS, BOTH, HISTORIES[::2]):
         limits = Limits(repairs=1, tokens=tokens, on_exhausted=on_exhausted)
         run = run_in("await_model", limits=limits, history=history, can_trim=can_trim)
         for retries, repairs, model, trimmed, wrapping_up in product([0, 1], [0, 1], [0, 1], BOTH, [None, "max_turns"]):
@@ -206,12 +206,13 @@ def calling_cases() -> Iterator[Case]:
 
 def speaking_cases() -> Iterator[Case]:
     """Every reply without calls, and all that its rows look at."""
+    contents = [("", ""), (" ", ""), ("text", ""), ("text", "no")]
     replies = [
         reply(finish, text=text, output_error=error, tokens=tokens)
-        for finish, text, error, tokens in product(get_args(FinishReason), ["", " ", "text"], ["", "no"], [1, HUGE])
+        for finish, (text, error), tokens in product(get_args(FinishReason), contents, [1, HUGE])
     ]
-    for tokens, on_exhausted, history in product([None, HUGE], ENDINGS, HISTORIES):
-        limits = Limits(turns=3, repairs=1, nudges=1, tokens=tokens, on_exhausted=on_exhausted)
+    for tokens, history in product([None, HUGE], HISTORIES):
+        limits = Limits(turns=3, repairs=1, nudges=1, tokens=tokens)
         run = run_in("await_model", limits=limits, history=history)
         for turns, repairs, nudges, wrapping_up, inbox in product(
             [0, 2], [0, 1], [0, 1], [None, "token_limit"], INBOXES

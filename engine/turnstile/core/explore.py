@@ -159,7 +159,7 @@ def situation(run: RunState) -> Hashable:
         (run.charged_tokens, run.charged_cost, over_budget(run)) if has_budget else None,
         tuple(verdict.digest for verdict in run.open.verdicts) if run.open else None,
         (bool(run.results), bool(run.inbox), run.history.ends_with_results),
-        len(run.history) - run.window_start > 1,
+        min(len(run.history) - run.window_start, 3),  # more than a question and what follows it can be trimmed
     )
 
 
