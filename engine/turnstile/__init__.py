@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from turnstile.agent import Agent
-    from turnstile.core.context import KeepAll, LastTurns
+    from turnstile.core.context import KeepAll, LastTokens, LastTurns
     from turnstile.core.effects import CallModel, RunTools
     from turnstile.core.errors import (
         CodecError,
@@ -76,6 +76,7 @@ __all__ = [
     "InsideEventLoop",
     "InvalidJSON",
     "KeepAll",
+    "LastTokens",
     "LastTurns",
     "Limits",
     "Machine",
@@ -128,6 +129,7 @@ _HOMES = {
     "turnstile.agent": ("Agent",),
     "turnstile.core.context": (
         "KeepAll",
+        "LastTokens",
         "LastTurns",
     ),
     "turnstile.core.effects": (

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnstile.core.context import KeepAll, LastTurns
+from turnstile.core.budget import CHARS_PER_TOKEN
+from turnstile.core.context import KeepAll, LastTokens, LastTurns
 from turnstile.core.errors import ConfigurationError
-from turnstile.core.history import History
+from turnstile.core.history import History, size_of
 from turnstile.core.messages import Exchange, Item, Reply, ToolCall, ToolResult, UserTurn
 
 QUESTION = UserTurn("question")
@@ -21,8 +24,8 @@ histories = st.tuples(*[st.lists(st.sampled_from([QUESTION, SYNTHETIC, TEXT, CAL
     lambda parts: History([*parts[0], QUESTION, *parts[1]])
 )
 cuts = histories.flatmap(lambda history: st.tuples(st.just(history), st.integers(0, len(history) - 1)))
-policies = st.just(KeepAll()) | st.builds(LastTurns, st.integers(1, 4))
-Policy = KeepAll | LastTurns
+policies = st.just(KeepAll()) | st.builds(LastTurns, st.integers(1, 4)) | st.builds(LastTokens, st.integers(1, 60))
+Policy = KeepAll | LastTokens | LastTurns
 
 
 @given(policies, cuts)
@@ -99,3 +102,30 @@ def test_no_turn_at_all_is_refused() -> None:
     """The question itself is one turn."""
     with pytest.raises(ConfigurationError, match="LastTurns keeps at least 1 user turn; got 0"):
         LastTurns(0)
+    with pytest.raises(ConfigurationError, match="LastTokens keeps at least 1 token; got 0"):
+        LastTokens(0)
+
+
+@given(cuts, st.integers(20, 100))
+def test_the_last_tokens_fit_into_their_room_and_fill_half_of_it(cut: tuple[History, int], tokens: int) -> None:
+    """A window is within its budget, and never cut down to a few items by one that is too large."""
+    history, start = cut
+
+    selected = LastTokens(tokens).select(history, start)
+
+    rest = [item for item in selected if not (isinstance(item, UserTurn) and item is selected[0])]
+    assert sum(map(size_of, rest)) <= tokens * CHARS_PER_TOKEN
+    if len(selected) < len(KeepAll().select(history, start)):
+        largest = max(map(size_of, history))
+        assert sum(map(size_of, selected)) + largest > tokens * CHARS_PER_TOKEN / 2
+
+
+def test_a_window_of_tokens_keeps_its_beginning_while_it_can() -> None:
+    """A prompt cache reads what begins alike, so a window that moved with each item would pay for all of it anew."""
+    history = History([QUESTION])
+    beginnings = []
+    for number in range(40):
+        history = history.append(UserTurn(f"{number:084}"))  # 100 characters by the estimate
+        beginnings.append(len(history) - len(LastTokens(334).select(history, 0)))
+    moves = sum(first != second for first, second in pairwise(beginnings))
+    assert 0 < moves <= 40 * 100 / (334 * CHARS_PER_TOKEN / 2)

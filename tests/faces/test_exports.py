@@ -21,7 +21,7 @@ PUBLIC = {
         *("UserTurn", "Attachment", "Reply", "Exchange", "ToolCall", "ToolResult", "Usage"),
         # the machine and what extends it
         *("loop", "Machine", "State", "Event", "row", "before", "after", "LIVE", "AGAIN", "STAY"),
-        *("CallModel", "RunTools", "KeepAll", "LastTurns"),
+        *("CallModel", "RunTools", "KeepAll", "LastTokens", "LastTurns"),
         # errors
         *(
             name

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnstile import Exchange, KeepAll, LastTurns, Reply, ToolCall, ToolResult, UsageError, UserTurn
+from turnstile import Exchange, KeepAll, LastTokens, LastTurns, Reply, ToolCall, ToolResult, UsageError, UserTurn
 from turnstile.core.history import History
 from turnstile.core.messages import Message
 from turnstile.testing import WireRequest
@@ -51,10 +51,12 @@ async def test_trim_orphans_tool_message(case: Case) -> None:
         kept = KeepAll().select(history, start)
         assert kept[0] == UserTurn("u")
         assert all(isinstance(item, UserTurn) or item.results for item in kept)
-    for limit in range(1, 4):
-        played = await play(
-            case, instructions="s", history=history, exchanges=[OVERFLOW, chat()], context=LastTurns(limit)
-        )
+    for tokens in range(1, 120):
+        kept = LastTokens(tokens).select(history, 0)
+        assert kept[0] == UserTurn("u")
+        assert all(isinstance(item, UserTurn) or item.results for item in kept)
+    for context in (LastTurns(1), LastTurns(2), LastTokens(1), LastTokens(30)):
+        played = await play(case, instructions="s", history=history, exchanges=[OVERFLOW, chat()], context=context)
         for body in played.bodies:
             assert body["messages"][0] == {"role": "system", "content": "s"}
             assert body["messages"][-1] == {"role": "user", "content": "q"}
@@ -80,12 +82,26 @@ async def test_huge_result_at_trim_boundary(case: Case) -> None:
     def within(request: WireRequest) -> Body:
         return chat() if len(request.content) < 40_000 * 3 else OVERFLOW
 
-    played = await play(
-        case, instructions="system", prompt="now", history=[UserTurn("user"), call, *small], exchanges=[within, within]
-    )
-    assert played.result.output == "done"
-    assert {"role": "assistant", "content": "answer 11"} in played.last
-    assert {"role": "assistant", "content": "answer 6"} in played.last
+    history = [UserTurn("user"), call, *small]
+    for context, requests in ((LastTokens(40_000), 1), (KeepAll(), 2)):
+        played = await play(case, prompt="now", history=history, exchanges=[within, within], context=context)
+        assert len(played.requests) == requests
+        assert played.result.output == "done"
+        assert {"role": "assistant", "content": "answer 11"} in played.last
+        assert {"role": "assistant", "content": "answer 6"} in played.last
+
+
+async def test_ctx_zero_usage_disables_auto_trim(case: Case) -> None:
+    """A server that counts nothing doesn't keep a window from being held: it is held by our own estimate."""
+    old = [turn for n in range(100) for turn in (UserTurn(f"{n} " + "question " * 20), Reply("answer " * 20))]
+    replies = [{**case.exchanges[0], "repeat": 3}]
+    history: tuple[Message, ...] = tuple(old)
+    for _ in range(3):
+        played = await play(case, history=history, exchanges=replies, context=LastTokens(1000))
+        assert played.result.output == "ok"
+        assert len(played.requests) == 1
+        assert 1000 < len(played.requests[0].content) < 1000 * 4
+        history = played.result.messages
 
 
 async def test_deepseek_reasoning_on_plain_assistant_too(case: Case) -> None:

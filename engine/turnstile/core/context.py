@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
+from turnstile.core.budget import CHARS_PER_TOKEN
 from turnstile.core.errors import ConfigurationError
 from turnstile.core.history import History
 from turnstile.core.messages import Item, UserTurn
@@ -44,6 +46,35 @@ class LastTurns:
                 return window(history, start)
             first = question
         return window(history, max(first, start))
+
+
+@dataclass(frozen=True, slots=True)
+class LastTokens:
+    """Sends the newest items, as many as fit into so many tokens by the engine's own estimate, whatever servers count.
+
+    What is too old goes half of the room at a time, so that requests keep their beginning, and with it the provider's
+    prompt cache, for as long as they can. The newest item is always sent, and so is the question that it belongs to.
+
+    Attributes:
+        tokens: The most that the conversation may have in a request; instructions, tools and the reply come on top.
+    """
+
+    tokens: int
+
+    def __post_init__(self) -> None:
+        if self.tokens < 1:
+            msg = f"LastTokens keeps at least 1 token; got {self.tokens!r}"
+            raise ConfigurationError(msg)
+
+    def select(self, history: History, start: int) -> Sequence[Item]:
+        """The newest items that fit, none older than `start` but the question itself."""
+        room, whole = self.tokens * CHARS_PER_TOKEN, history.size(start)
+        if whole <= room:
+            return window(history, start)
+        half = -(-room // 2)
+        most = whole - half * -(-(whole - room) // half)
+        first = bisect_left(range(len(history)), -most, lo=start, key=lambda place: -history.size(place))
+        return window(history, min(first, len(history) - 1))
 
 
 def window(history: History, start: int) -> Sequence[Item]:
