@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from turnstile.core.errors import ConfigurationError, ModelNotFound
-from turnstile.models import PROVIDERS, Available, OpenAIChat, Provider, first_available, resolve
+from turnstile.models import PROVIDERS, AnthropicMessages, Available, OpenAIChat, Provider, first_available, resolve
 from turnstile.ports import ModelRequest
 from turnstile.testing import WireServer
 
@@ -19,7 +19,7 @@ def test_every_row_makes_a_client(provider: Provider) -> None:
     environ = {provider.keys[0]: "k"}
     environ |= {} if provider.base_url else {provider.url_variable: "https://mine.example/openai/v1"}
     client = resolve(f"{provider.name}:some/model:free", environ)
-    assert isinstance(client, OpenAIChat)
+    assert isinstance(client, AnthropicMessages if provider.protocol == "messages" else OpenAIChat)
     assert client.name == f"{provider.name}:some/model:free"
     assert (provider.base_url or "https://mine.example/openai/v1") in repr(client)
     assert "some/model:free" in repr(client)
@@ -90,8 +90,19 @@ def test_the_first_key_in_the_order_of_the_table_decides() -> None:
     """The same environment always means the same model, and the reason can be shown."""
     environ = {"DASHSCOPE_API_KEY": "k", "OPENAI_API_KEY": "k", "DEEPSEEK_API_KEY": "k"}
     assert first_available(environ) == Available("openai:gpt-5-mini", "OPENAI_API_KEY is set")
+    environ |= {"ANTHROPIC_API_KEY": "k"}
     del environ["OPENAI_API_KEY"]
+    assert first_available(environ).reason == "ANTHROPIC_API_KEY is set"
+    del environ["ANTHROPIC_API_KEY"]
     assert first_available(environ) == Available("dashscope:qwen-plus", "DASHSCOPE_API_KEY is set")
+
+
+def test_a_preferred_provider_is_looked_for_first() -> None:
+    """A bundled agent made for one provider runs there when it can, and elsewhere when it cannot."""
+    environ = {"ANTHROPIC_API_KEY": "k", "DASHSCOPE_API_KEY": "k", "OPENAI_API_KEY": "k"}
+    assert first_available(environ, prefer="dashscope").reason == "DASHSCOPE_API_KEY is set"
+    assert first_available(environ, prefer="anthropic").reason == "ANTHROPIC_API_KEY is set"
+    assert first_available({"GROQ_API_KEY": "k"}, prefer="anthropic").reason == "GROQ_API_KEY is set"
 
 
 def test_no_key_at_all_names_the_ways_out() -> None:

@@ -21,6 +21,7 @@ _BY_WORD: dict[FailureKind, str] = {
     # Each word is a provider's own code or type without punctuation, matched from its start.
     "context_overflow": (
         "contextlengthexceeded|exceedcontextsize|contextwindowexceeded|modelcontextwindowexceeded|prompttoolong|1261"
+        "|requesttoolarge"
     ),
     "billing": (
         "insufficientquota|billing|insufficientbalance|insufficientcredits|creditbalance|paymentrequired|arrearage"
@@ -41,13 +42,16 @@ _BY_WORD: dict[FailureKind, str] = {
         "overloaded|engineoverloaded|serverbusy|unavailable|serviceunavailable|capacityexceeded|noavailable"
         "|insufficientsystemresource"
     ),
+    "timeout": "timeout|requesttimeout",
+    "bad_request": "invalidrequest|invalidparameter|badrequest",
+    "server": "apierror|servererror|internalerror|internalservererror",
 }
 _BY_TEXT: dict[FailureKind, str] = {
     # The words that stand in messages where no code does, or one that is used for everything. Every repetition is
     # bounded, so that no message takes longer than its length (a server may be hostile).
     "context_overflow": (
         r"maximum context length|maximum prompt length|context[_ ](?:length|window|size)[^.]{0,40}exceed"
-        r"|exceed\w{0,4}[^.]{0,40}context[_ ](?:length|window|size)|exceed\w{0,4}[^.]{0,20}model token limit"
+        r"|exceed\w{0,4}[^.]{0,40}context[_ ](?:length|window|size|limit)|exceed\w{0,4}[^.]{0,20}model token limit"
         r"|context (?:shift is disabled|the overflows)|context overflow|prompt (?:is )?too long|input (?:is )?too long"
         r"|input tokens? (?:count )?[^.]{0,30}exceed|exceeds the maximum number of tokens|too many (?:input )?tokens"
         r"|range of input length should be|reduce the length of (?:the|your) (?:messages|prompt|input)"
@@ -85,6 +89,7 @@ _BY_STATUS: dict[int, FailureKind] = {
 }
 _DECIDED = {401, 402, 403, 429}  # a status that no message may turn into an overflow
 _PRECISE: tuple[FailureKind, ...] = ("context_overflow", "billing", "content_filter", "generation_failed")
+_VAGUE: tuple[FailureKind, ...] = ("timeout", "bad_request", "server")  # words that count where no status speaks
 _REDIRECTS = range(300, 400)
 _CLIENT_ERRORS = range(400, 500)
 
@@ -138,8 +143,9 @@ def _kind(error: ErrorBody, status: int | None) -> FailureKind:
             return kind
     if status in _BY_STATUS:
         return _BY_STATUS[status]
-    for kind in _BY_WORD:
-        if kind not in _PRECISE and _says(kind, error, message):
+    asked = [kind for kind in _BY_WORD if kind not in _PRECISE and (status is None or kind not in _VAGUE)]
+    for kind in asked:
+        if _says(kind, error, message):
             return kind
     if status is None:
         return "protocol"

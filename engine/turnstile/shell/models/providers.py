@@ -10,12 +10,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Literal, NamedTuple, cast
 
 from turnstile.core.errors import ModelNotFound
 from turnstile.ports import ModelClient
+from turnstile.shell.models.anthropic_messages import ANTHROPIC, AnthropicMessages
 from turnstile.shell.models.openai_chat import OPENAI, OpenAIChat
-from turnstile.shell.models.options import ChatOptions
+from turnstile.shell.models.options import AnthropicOptions, ChatOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Provider:
         source: The page of its documentation that the row was taken from.
         default_model: The model that is used when a key is all that is known; empty for none.
         needs_key: Whether it refuses requests without a key.
-        options: In what its server differs from OpenAI's protocol.
+        protocol: What its server speaks: chat completions, or the Messages API.
+        options: In what its server differs from that protocol.
     """
 
     name: str
@@ -38,7 +40,8 @@ class Provider:
     source: str
     default_model: str = ""
     needs_key: bool = True
-    options: ChatOptions = field(default_factory=ChatOptions)
+    protocol: Literal["chat", "messages"] = "chat"
+    options: ChatOptions | AnthropicOptions = field(default_factory=ChatOptions)
 
     @property
     def url_variable(self) -> str:
@@ -68,6 +71,10 @@ PROVIDERS = (
     Provider(
         "openai", OPENAI, ("OPENAI_API_KEY",), "platform.openai.com/docs/api-reference", "gpt-5-mini",
         options=_MODERN,
+    ),
+    Provider(
+        "anthropic", ANTHROPIC, ("ANTHROPIC_API_KEY",), "platform.claude.com/docs/en/api/messages", "claude-haiku-5-5",
+        protocol="messages",
     ),
     Provider(
         "dashscope", "https://dashscope.aliyuncs.com/compatible-mode/v1", ("DASHSCOPE_API_KEY",),
@@ -175,17 +182,25 @@ def resolve(model: str, environ: Mapping[str, str] | None = None) -> ModelClient
     if not base_url:
         raise ModelNotFound(f"{model!r} needs the address of your {provider.name} server: set {provider.url_variable}")
     name = model.partition(":")[2]
-    return OpenAIChat(name, base_url=base_url, api_key=key, name=model, **provider.options)
+    if provider.protocol == "messages":
+        others = cast("AnthropicOptions", provider.options)
+        return AnthropicMessages(name, base_url=base_url, api_key=key, name=model, **others)
+    return OpenAIChat(name, base_url=base_url, api_key=key, name=model, **cast("ChatOptions", provider.options))
 
 
-def first_available(environ: Mapping[str, str] | None = None) -> Available:
+def first_available(environ: Mapping[str, str] | None = None, *, prefer: str = "") -> Available:
     """The model to use when none is named: that of the first provider whose key is in the environment.
+
+    Args:
+        environ: Where keys are looked for; the process's environment unless given.
+        prefer: A provider that is looked for before the others.
 
     Raises:
         ModelNotFound: There is no key of any provider.
     """
     environ = os.environ if environ is None else environ
     offered = [provider for provider in PROVIDERS if provider.needs_key and provider.default_model]
+    offered.sort(key=lambda provider: provider.name != prefer)
     for provider in offered:
         variable, key = provider.key(environ)
         if key:

@@ -1,0 +1,125 @@
+"""`AnthropicMessages`: a model behind any server that speaks Anthropic's Messages API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Unpack
+
+from turnstile.core.errors import ConfigurationError
+from turnstile.core.events import ModelFailed
+from turnstile.core.limits import Price
+from turnstile.core.messages import Reply
+from turnstile.core.strict_json import JsonValue
+from turnstile.ports import Delta, ModelRequest
+from turnstile.shell.models.address import address_of, headers_of
+from turnstile.shell.models.anthropic_blocks import Unsendable
+from turnstile.shell.models.anthropic_reply import read_answer
+from turnstile.shell.models.anthropic_request import AnthropicEncoder
+from turnstile.shell.models.openai_chat import LONG_ENOUGH
+from turnstile.shell.models.options import AnthropicOptions, complete_anthropic, is_positive
+from turnstile.shell.models.redaction import Redactor
+
+if TYPE_CHECKING:
+    from turnstile.shell.models.transport import Transport
+
+ANTHROPIC = "https://api.anthropic.com"  # Messages API, "Create a Message"
+_AUTH = {"x-api-key": ("x-api-key", "{}"), "bearer": ("authorization", "Bearer {}")}
+
+
+class AnthropicMessages:
+    """A model behind a Messages API server: Anthropic's, or one that speaks its protocol.
+
+    It asks once for each request and never retries: that is the machine's matter. One client serves any number of
+    runs at once, in any number of event loops; its connections close with their loop, or with `aclose`.
+
+    Args:
+        model: The model, as its server names it.
+        base_url: The server's address up to ``/v1/messages``, with or without the ``/v1``.
+        api_key: Sent as the option `auth` says; empty sends none.
+        timeout: Seconds from sending a request to the end of its answer.
+        settings: What every request says: ``max_tokens``, ``thinking`` and whatever else the server knows. An agent's
+            settings go before these.
+        price: What the model costs, for cost limits.
+        name: The model in logs; without one, ``model``.
+        options: In what the server differs; see `turnstile.models.AnthropicOptions`.
+
+    Raises:
+        ConfigurationError: An argument cannot be used as it is.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str = ANTHROPIC,
+        api_key: str = "",
+        timeout: float = LONG_ENOUGH,
+        settings: Mapping[str, JsonValue] | None = None,
+        price: Price | None = None,
+        name: str = "",
+        **options: Unpack[AnthropicOptions],
+    ) -> None:
+        if not model:
+            raise ConfigurationError("AnthropicMessages needs the name of a model, as its server names it; got ''")
+        if not is_positive(timeout):
+            raise ConfigurationError(f"AnthropicMessages' timeout is a number of seconds above 0; got {timeout!r}")
+        self.name = name or model
+        self.price = price
+        self._model = model
+        self._address = address_of(base_url, "/v1/messages", ANTHROPIC, ending="/v1")
+        self._options = complete_anthropic(options)
+        self._timeout = timeout
+        version = {"anthropic-version": self._options["api_version"]}
+        header, form = _AUTH[self._options["auth"]]
+        self._headers = headers_of(api_key, header, form, {**version, **self._options["headers"]})
+        self._clean = Redactor([api_key.strip(), *self._options["headers"].values(), *self._address.secrets])
+        self._wire = f"anthropic {self._address.host}"
+        self._encoder = AnthropicEncoder(model, self._wire, self._options, settings or {})
+        self._transport: Transport | None = None
+
+    def __repr__(self) -> str:
+        return f"AnthropicMessages({self._model!r}, base_url={self._address.shown!r})"
+
+    async def reply(self, request: ModelRequest, progress: Callable[[Delta], None]) -> Reply | ModelFailed:
+        """Ask once.
+
+        Raises:
+            ConfigurationError: The request's settings cannot be sent, or the environment names a proxy that cannot be
+                used.
+        """
+        try:
+            body = self._encoder.body(request, stream=False)
+        except Unsendable as error:
+            return ModelFailed("bad_request", f"not sent: {error}")
+        answer = await self._open().post(body)
+        if isinstance(answer, ModelFailed):
+            return answer
+        now = time.time() if request.now is None else request.now
+        reply = read_answer(answer, self._clean, now, self._wire)
+        if isinstance(reply, Reply):
+            if reply.reasoning:
+                progress(Delta("reasoning", reply.reasoning))
+            if reply.text:
+                progress(Delta("text", reply.text))
+        return reply
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; the client can be used again."""
+        if self._transport is not None:
+            await self._transport.aclose()
+
+    def _open(self) -> Transport:
+        if self._transport is None:
+            from turnstile.shell.models.transport import Transport  # brings httpx, which takes as long as all the rest
+
+            self._transport = Transport(
+                self._address.url,
+                self._headers,
+                self._clean,
+                timeout=self._timeout,
+                connect_timeout=self._options["connect_timeout"],
+                connections=self._options["connections"],
+                trust_env=self._options["trust_env"],
+            )
+        return self._transport
