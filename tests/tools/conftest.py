@@ -1,10 +1,12 @@
 """A weather service on loopback, for the tools that ask Open-Meteo."""
 
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -30,6 +32,37 @@ def serve(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
             return url
 
         yield start
+
+
+@pytest.fixture
+def replies() -> dict[str, object]:
+    """What a service replies that knows every place by the name it was asked for, and has one weather for all."""
+    current = {
+        "time": "2025-10-03T20:00",
+        "temperature_2m": 18.3,
+        "apparent_temperature": 17,
+        "relative_humidity_2m": 41,
+        "wind_speed_10m": 7.4,
+        "weather_code": 2,
+    }
+    daily = {"temperature_2m_max": [22.6] * 31, "temperature_2m_min": [12.4] * 31, "precipitation_sum": [2.0] * 31}
+
+    def find(path: str) -> tuple[int, bytes]:
+        name = parse_qs(urlsplit(path).query)["name"][0]
+        place = {"name": name, "latitude": 39.9, "longitude": 116.4, "country": "China"}
+        return 200, json.dumps({"results": [place]}).encode()
+
+    return {
+        "/v1/search": find,
+        "/v1/forecast": (200, json.dumps({"current": current}).encode()),
+        "/v1/archive": (200, json.dumps({"daily": daily}).encode()),
+    }
+
+
+@pytest.fixture
+def service(serve: Callable[[Mapping[str, object]], str], replies: dict[str, object]) -> None:
+    """Start that service."""
+    serve(replies)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -46,38 +45,6 @@ AT_ONCE = {
 }
 TWO_ROUNDS = "await_model execute_tools append_results await_model execute_tools append_results await_model done"
 ONE_ROUND = "await_model execute_tools append_results await_model done"
-
-
-def _ok(body: object) -> tuple[int, bytes]:
-    return 200, json.dumps(body).encode()
-
-
-def _found(path: str) -> tuple[int, bytes]:
-    """A place with the name that was asked for."""
-    name = parse_qs(urlsplit(path).query)["name"][0]
-    return _ok({"results": [{"name": name, "latitude": 39.9, "longitude": 116.4, "country": "China"}]})
-
-
-CURRENT = {
-    "time": "2025-10-03T20:00",
-    "temperature_2m": 18.3,
-    "apparent_temperature": 17,
-    "relative_humidity_2m": 41,
-    "wind_speed_10m": 7.4,
-    "weather_code": 2,
-}
-DAILY = {"temperature_2m_max": [22.6] * 31, "temperature_2m_min": [12.4] * 31, "precipitation_sum": [2.0] * 31}
-SERVICE: dict[str, object] = {
-    "/v1/search": _found,
-    "/v1/forecast": _ok({"current": CURRENT}),
-    "/v1/archive": _ok({"daily": DAILY}),
-}
-
-
-@pytest.fixture
-def service(serve: Serve) -> None:
-    """A weather service that knows every place, and has one weather for all."""
-    serve(SERVICE)
 
 
 async def ask(
@@ -294,15 +261,19 @@ async def test_three_turns_are_enough_for_travel() -> None:
 
 @pytest.mark.parametrize("module", [mini, assistant], ids=["mini", "assistant"])
 @pytest.mark.parametrize("language", ["english", "chinese"])
-async def test_all_tools_are_asked_for_at_once(module: ModuleType, language: str, serve: Serve) -> None:
+async def test_all_tools_are_asked_for_at_once(
+    module: ModuleType, language: str, serve: Serve, replies: dict[str, object]
+) -> None:
     """Four calls stand in one reply and run at once: the service answers only when both cities have been asked for."""
     both = threading.Barrier(2)
 
-    def when_both_are_here(path: str) -> tuple[int, bytes]:
-        both.wait(timeout=60)
-        return _found(path)
+    find = replies["/v1/search"]
 
-    serve(SERVICE | {"/v1/search": when_both_are_here})
+    def when_both_are_here(path: str) -> object:
+        both.wait(timeout=60)
+        return find(path) if callable(find) else find
+
+    serve(replies | {"/v1/search": when_both_are_here})
     question, names, time, weather = AT_ONCE[language]
     result = await ask(module, question)
     assert_path(result, ONE_ROUND)
@@ -367,9 +338,9 @@ async def test_assistant_says_what_it_can_do(question: str, answer: str) -> None
     assert result.output.startswith(answer)
 
 
-async def test_assistant_tells_what_a_tool_refused(serve: Serve) -> None:
+async def test_assistant_tells_what_a_tool_refused(serve: Serve, replies: dict[str, object]) -> None:
     """A sum without a value or a place that nobody knows is told in the tool's words, beside what could be done."""
-    serve(SERVICE | {"/v1/search": _ok({})})
+    serve(replies | {"/v1/search": (200, b"{}")})
     result = await ask(assistant, "1/0, the time in Atlantis and the weather in Bejing tomorrow?")
     total, time, weather, note = result.output.splitlines()
     assert total == "1/0 → ValueError: cannot compute '1/0': division by zero"
