@@ -12,8 +12,6 @@ from turnstile.core.errors import UsageError
 from turnstile.core.history import CHARS_PER_ITEM, History, size_of
 from turnstile.core.messages import Exchange, Item, Message, Reply, ToolCall, ToolResult, UserTurn
 
-items = st.lists(st.from_type(UserTurn) | st.from_type(Exchange), max_size=6)
-
 
 def asking(*ids: str) -> Reply:
     """A reply that calls a tool for each id."""
@@ -23,6 +21,20 @@ def asking(*ids: str) -> Reply:
 def result(call_id: str) -> ToolResult:
     """What came of a call."""
     return ToolResult(call_id, "tool", "fine")
+
+
+items = st.lists(
+    st.sampled_from(
+        [
+            UserTurn("a"),
+            UserTurn("go on", synthetic=True),
+            Exchange(Reply("text")),
+            Exchange(asking("a"), (result("a"),)),
+            Exchange(asking("b", "c"), (result("b"), result("c"))),
+        ]
+    ),
+    max_size=6,
+)
 
 
 @given(items)
