@@ -16,7 +16,7 @@ from typing import Any
 from turnstile import Agent, Result, Tool, tool
 from turnstile.core.messages import Item, Message, Reply, ToolCall, ToolResult, UserTurn
 from turnstile.core.run_state import RunState
-from turnstile.models import OpenAIChat
+from turnstile.models import AnthropicMessages, OpenAIChat
 from turnstile.ports import ModelClient, Notice
 from turnstile.testing import FrozenClock, WireRequest, WireServer
 
@@ -24,6 +24,7 @@ FILE = Path(__file__).with_name("cases.jsonl")
 NAME = r"[a-zA-Z0-9_-]{1,64}"  # what servers take as the name of a tool
 
 Body = dict[str, Any]
+MARK = "cache_control"
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Case:
 
     def client(self, url: str, **options: Any) -> ModelClient:
         """The client of its wire."""
-        return OpenAIChat("m", base_url=url, **options)
+        kind = AnthropicMessages if self.input["api"] == "anthropic" else OpenAIChat
+        return kind("m", base_url=url, **options)
 
 
 def _read() -> dict[str, Case]:
@@ -235,3 +237,27 @@ def chat(content: str | None = "done", *, finish: str | None = "stop", **message
     """An exchange with a reply in chat completions' words."""
     whole = {"role": "assistant", "content": content, **message}
     return {"status": 200, "body": {"id": "c1", "choices": [{"index": 0, "message": whole, "finish_reason": finish}]}}
+
+
+def turn(*content: Body, reason: str = "end_turn") -> Body:
+    """An exchange with a reply in the Messages API's words: these blocks."""
+    usage = {"input_tokens": 5, "output_tokens": 3}
+    body = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": list(content)}
+    return {"status": 200, "body": {**body, "stop_reason": reason, "stop_sequence": None, "usage": usage}}
+
+
+def text(words: str) -> Body:
+    """A block of text."""
+    return {"type": "text", "text": words}
+
+
+def use(call_id: str, name: str = "f", **given: Any) -> Body:
+    """A block that calls a tool."""
+    return {"type": "tool_use", "id": call_id, "name": name, "input": given}
+
+
+def blocks(message: Body) -> list[Body]:
+    """A message's blocks, without cache markers."""
+    content = message["content"]
+    listed = [text(content)] if isinstance(content, str) else content
+    return [{key: part for key, part in block.items() if key != MARK} for block in listed]
