@@ -51,6 +51,13 @@ coverage: .venv/.installed-dev
 $(REST:%=test-%): test-%: .venv-%/.installed
 	.venv-$*/bin/python $(PYTEST)
 
+# The bench makes an environment for each contender, ours included, and needs nothing but a Python itself.
+bench bench-quick:
+	$(PYTHON) tests/bench/run.py $(if $(findstring quick,$@),--quick)
+
+profile:
+	$(PYTHON) tests/bench/run.py --profile
+
 .venv/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(PIP) '.[all]'
@@ -67,4 +74,4 @@ $(REST:%=test-%): test-%: .venv-%/.installed
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-* .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* tests/bench/.venvs .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from figures import Cell, Figure, Table
 from peers import HERE, PEERS, Peer
@@ -17,7 +18,7 @@ from work import Job, ToolKind
 
 Pick = Callable[[Figures], float]
 
-SECTIONS = ("cold", "parts", "turns", "http_turns", "parallel", "at_once", "http_at_once")
+SECTIONS = ("cold", "parts", "turns", "http_turns", "parallel", "journal", "at_once", "http_at_once")
 SLOW = 1000  # rounds, or runs at once: from here on a repeat takes the slowest peers a minute
 BLOCK = 0.5  # seconds that one reading should last at least, so that it is more than noise
 
@@ -94,6 +95,15 @@ class Measures:
             job = Job(rounds=1, calls=8, tool=tool)
             self._in_a_row(row, job, lambda figure: figure["wall"] * 1e3)
 
+    def journal(self) -> None:
+        """Runs that are kept in a file, turn by turn."""
+        for rounds in (100, 500):
+            note(f"journal_{rounds}")
+            ask = partial(self._ask_once, "journaled", Job(rounds=rounds))
+            readings = interleave(self._contenders, self._effort.slow, ask)
+            self._fill(f"journal_{rounds}", *readings, _per_turn("added", rounds, 1e3))
+            self._fill(f"journal_bytes_{rounds}", *readings, _per_turn("bytes", rounds, 1))
+
     def at_once(self) -> None:
         """Runs side by side, with the model scripted in process."""
         for at_once in (1, 100, 1000, 10_000):
@@ -108,12 +118,19 @@ class Measures:
             figures, reasons = self._side_by_side(Job(rounds=5, url=self._url, at_once=at_once))
             self._fill(f"http_runs_{at_once}", figures, reasons, lambda figure: 1 / figure["wall"])
 
+    def _worker(self, contender: str) -> Worker:
+        """The worker of a contender, which stays."""
+        return self._workers.get(contender) or self._workers.setdefault(contender, Worker(contender))
+
+    def _ask_once(self, task: str, job: Job, contender: str) -> Answer:
+        return self._worker(contender).ask(task, job, 1)
+
     def _in_a_row(self, row: str, job: Job, pick: Pick) -> None:
         note(row)
         runs: dict[str, int] = {}
 
         def ask(contender: str) -> Answer:
-            worker = self._workers.get(contender) or self._workers.setdefault(contender, Worker(contender))
+            worker = self._worker(contender)
             if contender not in runs:
                 warm_up = worker.ask("turns", job, 1)
                 if not warm_up.figures:

@@ -1,7 +1,8 @@
 """The bench: ours and its peers on the same work, in interleaved rounds, written as JSON, Markdown and a plot.
 
 Usage: ``python run.py [--quick] [--only SECTION,…] [--contenders NAME,…]``. A whole run writes ``results/bench.*``, a
-quick one ``results/quick.*``, and any other ``results/partial.*``.
+quick one ``results/quick.*``, and any other ``results/partial.*``. ``python run.py --profile`` measures nothing beside
+anything: it shows where a turn of ours spends its time.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ SHOWN = ("turnstile-agent", "transitions", "structlog", "orjson", "pydantic", "h
 def main() -> None:
     """Measure, write, print."""
     options = _options()
+    if options.profile:
+        make_environment(PEERS["turnstile"])
+        subprocess.run([PEERS["turnstile"].python, HERE / "profile_turn.py"], env=ENVIRONMENT, check=True)
+        return
     contenders = options.contenders or list(QUICK if options.quick else PEERS)
     for contender in contenders:
         make_environment(PEERS[contender])
@@ -72,6 +77,7 @@ def _versions(contender: str) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure Turnstile beside its peers.")
     parser.add_argument("--quick", action="store_true", help="ours and the bare loop alone, with fewer repeats")
+    parser.add_argument("--profile", action="store_true", help="show where a turn of ours spends its time instead")
     parser.add_argument("--only", type=_names(SECTIONS), default=list(SECTIONS), help=", ".join(SECTIONS))
     parser.add_argument("--contenders", type=_names(PEERS), default=[], help=", ".join(PEERS))
     return parser.parse_args()

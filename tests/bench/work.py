@@ -57,6 +57,7 @@ class Job:
         url: Base address of the model server; without one the model is scripted in process.
         gives_way: Whether the scripted model lets other tasks run, as one that waits for a network would.
         at_once: How many runs share the process.
+        journal: File of a SQLite database that each turn is kept in; without one, none is.
     """
 
     rounds: int = 10
@@ -65,6 +66,7 @@ class Job:
     url: str = ""
     gives_way: bool = False
     at_once: int = 1
+    journal: str = ""
 
     @property
     def model(self) -> str:

@@ -12,11 +12,15 @@ import importlib
 import inspect
 import json
 import os
+import sqlite3
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -58,6 +62,26 @@ class Worker:
         before = _memory("VmRSS")
         figures = await _measured(job, runs, lambda: _side_by_side(once, job.at_once, runs))
         return {**figures, "grown_kib": max(0, _memory("VmHWM") - before)}
+
+    async def journaled(self, job: Job, runs: int) -> Figures:
+        """Runs kept in a file beside runs that are not: seconds that a run takes longer, and bytes that it leaves."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "journal.db")
+            first = replace(job, rounds=2, journal=str(file))
+            await _in_a_row(self._build(first), 1)  # what is imported and made at the first run is no turn's
+            plain, kept = self._build(job), self._build(replace(job, journal=str(file)))
+            before = _settled(file)
+            without = await _measured(job, runs, lambda: _in_a_row(plain, runs))
+            beside = await _measured(job, runs, lambda: _in_a_row(kept, runs))
+            left = (_settled(file) - before) / runs
+        return {"wall": beside["wall"], "added": beside["wall"] - without["wall"], "bytes": left}
+
+
+def _settled(file: Path) -> int:
+    """Size of a database, with all that its log still held."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return file.stat().st_size
 
 
 async def _measured(job: Job, runs: int, work: Callable[[], Awaitable[set[str]]]) -> Figures:

@@ -1,7 +1,7 @@
 """The floor: a loop written by hand over plain dicts and httpx.
 
-The calls of a reply run one after another when it has a single one, else side by side: asynchronous ones under
-``asyncio.gather``, blocking ones in asyncio's own thread pool.
+Its journal is a table of messages, with a commit a turn. The calls of a reply run one after another when it has one
+alone, else side by side: asynchronous ones under ``asyncio.gather``, blocking ones in asyncio's own thread pool.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -29,6 +30,7 @@ Ask = Callable[[list[Message]], Awaitable[Message]]
 def build(job: Job) -> Once:
     """One run: a list of messages, and a loop around it."""
     ask = ask_server(job) if job.url else ask_script(job)
+    keep = keep_in(job.journal) if job.journal else None
     add = make_tool(job)
     tools = {"add": add if inspect.iscoroutinefunction(add) else partial(asyncio.to_thread, add)}
 
@@ -39,18 +41,37 @@ def build(job: Job) -> Once:
 
     async def once() -> str:
         messages: list[Message] = [{"role": "user", "content": PROMPT}]
+        kept = 0
         while True:
             message = await ask(messages)
             messages.append(message)
-            calls = message.get("tool_calls")
-            if not calls:
-                return str(message["content"])
+            calls = message.get("tool_calls", ())
             if len(calls) == 1:
                 messages.append(await answer(calls[0]))
-            else:
+            elif calls:
                 messages += await asyncio.gather(*map(answer, calls))
+            if keep:
+                keep(messages[kept:])
+                kept = len(messages)
+            if not calls:
+                return str(message["content"])
 
     return once
+
+
+def keep_in(file: str) -> Callable[[list[Message]], None]:
+    """Keeps messages in a file, each a row, with one commit that waits for the disk."""
+    connection = sqlite3.connect(file)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("CREATE TABLE IF NOT EXISTS messages (number INTEGER PRIMARY KEY, body TEXT)")
+
+    def keep(messages: list[Message]) -> None:
+        with connection:
+            rows = [(json.dumps(message),) for message in messages]
+            connection.executemany("INSERT INTO messages (body) VALUES (?)", rows)
+
+    return keep
 
 
 def ask_script(job: Job) -> Ask:

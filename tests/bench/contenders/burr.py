@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import uuid
 from typing import Any
 
 from contenders.bare import ask_script, ask_server
@@ -37,14 +38,26 @@ def build(job: Job) -> Once:
     from burr.core import ApplicationBuilder
 
     graph = graph_of(job)
+    persister = persister_in(job.journal) if job.journal else None
 
     async def once() -> str:
         builder = ApplicationBuilder().with_graph(graph).with_entrypoint("model")
+        if persister:
+            builder = builder.with_identifiers(app_id=uuid.uuid4().hex).with_state_persister(persister)
         app = builder.with_state(messages=[{"role": "user", "content": PROMPT}]).build()
         _, _, state = await app.arun(halt_after=["done"])
         return str(state["messages"][-1]["content"])
 
     return once
+
+
+def persister_in(file: str) -> Any:
+    """Burr's own keeper of states in SQLite."""
+    from burr.core.persistence import SQLitePersister
+
+    persister = SQLitePersister.from_values(file)
+    persister.initialize()
+    return persister
 
 
 def graph_of(job: Job) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from typing import Any
 
 from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, Job, Once, make_tool
@@ -28,15 +30,28 @@ app = graph.compile()
 
 
 def build(job: Job) -> Once:
-    """One run of a graph that was compiled once."""
-    app = graph_of(job)
-    config = {"recursion_limit": 2 * job.rounds + 10}
+    """One run of a graph that was compiled once; with a journal, each in a thread of its own."""
+    graph = graph_of(job)
+    apps: list[Any] = [] if job.journal else [graph.compile()]
 
     async def once() -> str:
-        state = await app.ainvoke({"messages": [{"role": "user", "content": PROMPT}]}, config)
+        if not apps:
+            apps.append(graph.compile(checkpointer=await saver_in(job.journal)))
+        config = {"recursion_limit": 2 * job.rounds + 10, "configurable": {"thread_id": uuid.uuid4().hex}}
+        state = await apps[0].ainvoke({"messages": [{"role": "user", "content": PROMPT}]}, config)
         return str(state["messages"][-1].content)
 
     return once
+
+
+async def saver_in(file: str) -> Any:
+    """LangGraph's own keeper of checkpoints in SQLite, for asynchronous runs."""
+    import aiosqlite
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+    saver = AsyncSqliteSaver(await aiosqlite.connect(file))
+    await saver.setup()
+    return saver
 
 
 def graph_of(job: Job) -> Any:
@@ -57,13 +72,11 @@ def graph_of(job: Job) -> Any:
     graph.add_edge(START, "agent")
     graph.add_conditional_edges("agent", tools_condition)
     graph.add_edge("tools", "agent")
-    return graph.compile()
+    return graph
 
 
 def script_model(job: Job) -> Any:
     """The model scripted in process."""
-    import json
-
     from langchain_core.language_models.chat_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.outputs import ChatGeneration, ChatResult

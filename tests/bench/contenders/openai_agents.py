@@ -5,6 +5,7 @@ Tracing is off, since its exporter would call the vendor.
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, Job, Once, make_tool
@@ -23,7 +24,7 @@ agent = Agent(name="bench", model=OpenAIChatCompletionsModel("bench", client), t
 
 def build(job: Job) -> Once:
     """One run of an agent that was made once."""
-    from agents import Agent, RunConfig, Runner, function_tool, set_tracing_disabled
+    from agents import Agent, RunConfig, Runner, SQLiteSession, function_tool, set_tracing_disabled
 
     set_tracing_disabled(disabled=True)
     model = server_model(job) if job.url else script_model(job)
@@ -31,7 +32,9 @@ def build(job: Job) -> Once:
     config = RunConfig(tracing_disabled=True)
 
     async def once() -> str:
-        return str((await Runner.run(agent, PROMPT, max_turns=None, run_config=config)).final_output)
+        session = SQLiteSession(uuid.uuid4().hex, job.journal) if job.journal else None
+        result = await Runner.run(agent, PROMPT, max_turns=None, run_config=config, session=session)
+        return str(result.final_output)
 
     return once
 

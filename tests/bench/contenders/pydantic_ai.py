@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, Job, Once, make_tool
+from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, Job, Once, Unsupported, make_tool
 
 COLD = """
 from pydantic_ai import Agent
@@ -20,6 +20,8 @@ agent = Agent(OpenAIChatModel("bench", provider=provider), tools=[add])
 
 def build(job: Job) -> Once:
     """One run of an agent that was made once."""
+    if job.journal:
+        raise Unsupported("no journal in a file")
     from pydantic_ai import Agent
     from pydantic_ai.usage import UsageLimits
 

@@ -30,6 +30,8 @@ def build(job: Job) -> Once:
     """One run of an agent; it holds the run's memory, so runs at once need one each."""
     if job.tool == "async_sleep":
         raise Unsupported("no asynchronous tools")
+    if job.journal:
+        raise Unsupported("no journal")
     from smolagents import ToolCallingAgent
     from smolagents.monitoring import LogLevel
 

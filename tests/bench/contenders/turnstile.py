@@ -1,4 +1,4 @@
-"""Turnstile, with the JSON log on, written to a file line by line; its journal stays in memory, as by default."""
+"""Turnstile, with the JSON log on, written to a file line by line, and its journal in memory, unless it is measured."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ def build(job: Job) -> Once:
     """One run of an agent that was made once."""
     from turnstile import Agent, Limits
     from turnstile.log import JsonLog
+    from turnstile.stores import SQLiteStore
 
     log = JsonLog(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115 - open as long as the process
     model = server_model(job) if job.url else Script(job)
-    agent = Agent(model, tools=[make_tool(job)], limits=Limits(turns=job.rounds + 1), observers=[log])
+    store = SQLiteStore(job.journal) if job.journal else None
+    limits = Limits(turns=job.rounds + 1)
+    agent = Agent(model, tools=[make_tool(job)], limits=limits, observers=[log], store=store)
 
     async def once() -> str:
         return (await agent.run(PROMPT)).output
