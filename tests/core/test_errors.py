@@ -80,6 +80,15 @@ def test_a_failed_run_says_why() -> None:
             errors.InsideEventLoop("agent.run_sync()", "await agent.run()"),
             "agent.run_sync() cannot be used inside a running event loop; use `await agent.run()` there",
         ),
+        (
+            errors.NoSuchRun("runs.db", "run-1"),
+            "store 'runs.db' has no run 'run-1'; create it first, or check its id",
+        ),
+        (errors.StoreError("runs.db", "is locked"), "store 'runs.db': is locked"),
+        (
+            errors.RecordDamaged("runs.db", "run-1", 7, "bad hash"),
+            "store 'runs.db': record 7 of run 'run-1' is damaged: bad hash; restore the store from a copy",
+        ),
         (errors.CodecError("Cancelled", "why", "missing"), "record Cancelled, field why: missing"),
         (errors.CodecError("", "", "not UTF-8"), "record: not UTF-8"),
     ],

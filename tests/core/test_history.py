@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnstile.core.errors import UsageError
-from turnstile.core.history import CHARS_PER_ITEM, History, size_of
-from turnstile.core.messages import Exchange, Item, Message, Reply, ToolCall, ToolResult, UserTurn
+from turnstile.core.history import CHARS_PER_IMAGE, CHARS_PER_ITEM, History, size_of
+from turnstile.core.messages import Attachment, Exchange, Item, Message, Reply, ToolCall, ToolResult, UserTurn
 
 
 def asking(*ids: str) -> Reply:
@@ -95,10 +95,14 @@ def test_its_size_is_that_of_its_items(said: list[Item], start: int) -> None:
 def test_the_size_of_an_item_counts_all_that_is_sent() -> None:
     """What is not counted would be spent unseen."""
     call = ToolCall("id", "name", "arguments")
-    exchange = Exchange(Reply("text", (call,), reasoning="not sent"), (ToolResult("id", "name", "content"),))
+    reply = Reply("text", (call,), reasoning="not sent", native="sent back")
+    attachments = (Attachment.of(b"12345", "text/plain"), Attachment("image/png", url="https://example.com/a"))
 
     assert size_of(UserTurn("question")) == len("question") + CHARS_PER_ITEM
-    assert size_of(exchange) == len("text" + "name" + "arguments" + "content") + 3 * CHARS_PER_ITEM
+    assert size_of(UserTurn("", attachments=attachments)) == CHARS_PER_ITEM + 6 + CHARS_PER_IMAGE
+    assert size_of(Exchange(reply, (ToolResult("id", "name", "content"),))) == (
+        len("text" + "sent back" + "name" + "arguments" + "content") + 3 * CHARS_PER_ITEM
+    )
 
 
 def test_appending_shares_and_a_fork_copies() -> None:

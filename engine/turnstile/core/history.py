@@ -21,7 +21,7 @@ def size_of(item: Item) -> int:
     """A rough size of an item in characters, for estimates of its tokens."""
     if isinstance(item, UserTurn):
         return len(item.text) + CHARS_PER_ITEM + sum(map(_size_of_attachment, item.attachments))
-    size = len(item.reply.text) + CHARS_PER_ITEM
+    size = len(item.reply.text) + len(item.reply.native) + CHARS_PER_ITEM
     for call in item.reply.calls:
         size += len(call.name) + len(call.arguments) + CHARS_PER_ITEM
     for result in item.results:
