@@ -155,7 +155,7 @@ class Agent(Generic[T]):
         if session is not None and items:
             raise ConfigurationError("give a run a session or a history, not both: a session brings its own")
         settings = dict(self.settings)
-        max_output = settings.pop("max_tokens", None)
+        max_output = settings.get("max_tokens")  # stays in the settings too: a wish, where a budget is only a bound
         _check_price(clients, limits)
         text, attachments = parted(prompt)
         start = RunStarted(

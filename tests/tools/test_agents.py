@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from turnstile import Exchange, Limits, Reply, Result, ToolResult, UserTurn
+from turnstile.models import PROVIDERS
 from turnstile.testing import assert_path
 from turnstile_tools.agents import assistant, mini, travel
 
@@ -105,6 +106,12 @@ def test_agents_are_what_the_entry_points_name(module: ModuleType, turns: int, t
     assert agent.model is None
     assert module.offline_model() is not module.offline_model()
     assert module.offline_model().name == f"offline:{agent.name}"
+
+
+def test_two_agents_have_a_provider_that_they_are_made_for() -> None:
+    """With both keys set, the bundled agents show both protocols at work."""
+    assert (mini.PREFERS, assistant.PREFERS) == ("anthropic", "dashscope")
+    assert {mini.PREFERS, assistant.PREFERS} <= {provider.name for provider in PROVIDERS}
 
 
 @pytest.mark.usefixtures("service")

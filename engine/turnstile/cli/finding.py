@@ -19,6 +19,8 @@ from turnstile.ports import ModelClient
 
 OFFLINE = "offline_model"
 """The attribute by which an installed agent's module offers a scripted model: a client, or what makes one."""
+PREFERS = "PREFERS"
+"""The attribute by which an installed agent's module names the provider that is looked for before the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,13 @@ class Found:
         agent: The agent.
         name: What the user called it.
         offline: Makes its scripted model; ``None`` when it has none, or is not an installed agent.
+        prefers: The provider whose key is looked for before the others; empty for none.
     """
 
     agent: Agent[Any]
     name: str
     offline: Callable[[], ModelClient] | None = None
+    prefers: str = ""
 
 
 def find(name: str) -> Found:
@@ -50,7 +54,7 @@ def find(name: str) -> Found:
         hint = nearest(name, points) or f"the installed ones are {', '.join(points) or 'none'}"
         raise Misuse(f"no agent {name!r}; {hint} (an agent of your own is named as module:attribute)")
     module = _load(points[name].module, f"agent {name!r}")
-    return Found(_agent(module, points[name].attr, name), name, _offline(module))
+    return Found(_agent(module, points[name].attr, name), name, _offline(module), getattr(module, PREFERS, ""))
 
 
 def _offline(module: ModuleType) -> Callable[[], ModelClient] | None:

@@ -54,7 +54,7 @@ def choose(found: Found, wanted: str | None, environment: Mapping[str, str]) -> 
     if environment.get("TURNSTILE_MODEL"):
         return Choice(agent.clients(environment["TURNSTILE_MODEL"]), "$TURNSTILE_MODEL")
     try:
-        model, reason = first_available(environment)
+        model, reason = first_available(environment, prefer=found.prefers)
     except ModelNotFound:
         if found.offline is None:
             raise

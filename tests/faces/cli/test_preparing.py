@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from turnstile.testing import WireServer
+
 if TYPE_CHECKING:
     from tests.faces.cli.conftest import Here
 
@@ -102,6 +104,17 @@ def test_a_scripted_model_may_be_made_already(here: Here, folder: Path) -> None:
     result = here("run", "needy", "hi")
     assert (result.exit_code, result.stdout) == (0, "hello\n")
     assert result.stderr.startswith("model: first (scripted and offline")
+
+
+def test_an_agent_made_for_one_provider_is_run_there(here: Here, folder: Path) -> None:
+    """Keys of several are set: the one that the bundled agent prefers decides, and the line says so."""
+    (folder / "needy.py").write_text(OWN_MODEL + "agent, PREFERS = none, 'anthropic'\n")
+    body = {"content": [{"type": "text", "text": "hello"}], "stop_reason": "end_turn"}
+    with WireServer([{"body": body}]) as server:
+        keys = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+        result = here("run", "needy", "hi", **keys)
+    assert (result.exit_code, result.stdout) == (0, "hello\n")
+    assert re.match(r"model: anthropic:\S+ \(ANTHROPIC_API_KEY is set\)", result.stderr)
 
 
 def test_quiet_says_nothing_but_the_answer(here: Here, owners: Path) -> None:

@@ -60,7 +60,7 @@ async def test_a_conversation_goes_out_in_blocks(sent_anthropic: Sent) -> None:
         UserTurn("Go on."),
     ]
     body = await sent_anthropic(ModelRequest("Be brief.", items, (ADD,)), cache=False)
-    calls = [{"type": "tool_use", "id": call_id, "name": "f", "input": {}} for call_id in ("t1", "t2")]
+    calls: list[Any] = [{"type": "tool_use", "id": call_id, "name": "f", "input": {}} for call_id in ("t1", "t2")]
     results = [{"type": "tool_result", "tool_use_id": call_id, "content": "1"} for call_id in ("t1", "t2")]
     assert body == {
         "model": "m",
@@ -143,7 +143,7 @@ async def test_what_another_server_wrote_is_converted(sent_anthropic: Sent, wire
 
 async def test_a_conversation_that_ends_with_the_model_ends_without_white_space(sent_anthropic: Sent) -> None:
     """anthropic-trailing-whitespace-final-assistant: only there, since elsewhere white space is the model's own."""
-    items = [UserTurn("q"), Exchange(Reply("One \n")), UserTurn("q"), Exchange(Reply("Partial answer \n"))]
+    items: list[Item] = [UserTurn("q"), Exchange(Reply("One \n")), UserTurn("q"), Exchange(Reply("Partial answer \n"))]
     body = await sent_anthropic(ModelRequest("", items), cache=False)
     assert body["messages"][1]["content"] == [text("One \n")]
     assert body["messages"][3]["content"] == [text("Partial answer")]
@@ -225,7 +225,7 @@ def test_what_is_kept_for_the_next_request_changes_nothing() -> None:
 
 async def test_tools_stay_when_they_may_not_be_called(sent_anthropic: Sent) -> None:
     """tool-history-without-tools-param: a history with calls is refused when the request defines no tools."""
-    items = [UserTurn("q"), called("t1", name="search it")]
+    items: list[Item] = [UserTurn("q"), called("t1", name="search it")]
     body = await sent_anthropic(
         ModelRequest("", items, (ADD,), tools_on=False), settings={"tool_choice": {"type": "any"}}
     )
@@ -238,7 +238,7 @@ async def test_tools_stay_when_they_may_not_be_called(sent_anthropic: Sent) -> N
 
 async def test_tool_choice_goes_out_with_tools_only(sent_anthropic: Sent) -> None:
     """It is refused without tools, and an agent's settings are the same on every turn."""
-    settings = {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
+    settings: dict[str, JsonValue] = {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
     assert "tool_choice" not in await sent_anthropic(ModelRequest("", [UserTurn("q")], settings=settings))
     body = await sent_anthropic(ModelRequest("", [UserTurn("q")], (ADD,), settings=settings))
     assert body["tool_choice"] == settings["tool_choice"]

@@ -8,6 +8,7 @@ from turnstile_tools.calculator import calculate
 from turnstile_tools.times import get_current_time
 from turnstile_tools.weather import get_weather
 
+PREFERS = "dashscope"  # whose model it asks when several keys are set and no model is named
 INSTRUCTIONS = """\
 You are a helpful assistant. Use the tools for the weather now, for the time and date, and for every calculation: never
 guess them. When one message asks for several things, call all the tools it needs in one reply. When a tool fails, or

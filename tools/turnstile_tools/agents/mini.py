@@ -9,6 +9,7 @@ from turnstile_tools.times import get_current_time
 from turnstile_tools.weather import get_weather
 
 WINDOW = 6  # messages of the user that a request carries, enough for "And there?" and cheap however long the chat
+PREFERS = "anthropic"  # whose model it asks when several keys are set and no model is named
 INSTRUCTIONS = """\
 Answer from the tools. Work out all that the message needs, and call all those tools in one reply, so that they run at
 the same time. Then answer in the user's language, one line for each thing asked, and say what a tool could not do."""
