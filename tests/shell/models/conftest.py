@@ -49,7 +49,7 @@ def sent() -> Callable[..., Awaitable[dict[str, Any]]]:
 
     async def sent(request: ModelRequest, **options: Any) -> dict[str, Any]:
         with WireServer([DONE]) as server:
-            client = OpenAIChat("m", base_url=server.url, **options)
+            client = OpenAIChat("m", base_url=server.url, **{"stream": False, **options})
             assert isinstance(await client.reply(request, lambda delta: None), Reply)
             await client.aclose()
         body = server.requests[0].body

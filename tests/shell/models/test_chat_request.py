@@ -385,4 +385,4 @@ async def test_the_bytes_that_arrive_are_the_bytes_that_were_joined() -> None:
         client = OpenAIChat("m", base_url=server.url)
         await client.reply(request, lambda delta: None)
         await client.aclose()
-    assert server.requests[0].content == encoder().body(request)
+    assert server.requests[0].content == encoder().body(request, stream=True)

@@ -16,12 +16,14 @@ class Answer:
     Attributes:
         status: The HTTP status.
         headers: Its headers, names in lower case.
-        body: Its body, decompressed.
+        body: Its body, decompressed; empty when it was a stream.
+        streamed: Whether it was a stream, whose events somebody took.
     """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    streamed: bool = False
 
     @property
     def request_id(self) -> str:

@@ -6,7 +6,7 @@ something: an answer whose calls or content cannot be read is a failure, never a
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from turnstile.core.errors import InvalidJSON
 from turnstile.core.events import ModelFailed
@@ -18,10 +18,13 @@ from turnstile.shell.models.failures import failed_answer, failed_body, unreadab
 from turnstile.shell.models.json_text import as_dict, as_text, dumps, mend
 from turnstile.shell.models.labels import failed_label, finish_of
 from turnstile.shell.models.redaction import Redactor
+from turnstile.shell.models.think_tags import parted
 from turnstile.shell.models.token_counts import first_count
 
 Object = dict[str, JsonValue]
 
+REASONING = ("reasoning_content", "reasoning", "thinking")  # DeepSeek and most; OpenRouter, vLLM; Ollama
+CALL_ECHO = "extra_content"  # what Gemini wants back with each call: "Thought signatures", OpenAI compatibility
 _OK = range(200, 300)
 
 
@@ -29,7 +32,27 @@ class _Unreadable(Exception):
     """The answer is no chat completion; carries why."""
 
 
-def read_reply(answer: Answer, clean: Redactor, now: float, limit: int | None = None) -> Reply | ModelFailed:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the answers of one server are read.
+
+    Attributes:
+        wire: Names the protocol and the server, for what only they want back.
+        echo: The fields of a message that the server wants back as they came.
+        think_tags: Whether reasoning stands in the text, between tags.
+    """
+
+    wire: str = ""
+    echo: tuple[str, ...] = ()
+    think_tags: bool = False
+
+
+PLAIN = Reading()
+
+
+def read_reply(
+    answer: Answer, clean: Redactor, now: float, limit: int | None = None, how: Reading = PLAIN
+) -> Reply | ModelFailed:
     """What an answer means.
 
     Args:
@@ -38,6 +61,7 @@ def read_reply(answer: Answer, clean: Redactor, now: float, limit: int | None = 
         now: The time in seconds since the epoch, for a delay that the server gives as a date.
         limit: The most tokens the reply could have; one that has them all and ends in a broken call was cut, whatever
             it says.
+        how: How this server's answers are read.
     """
     if answer.status not in _OK:
         return failed_answer(answer, clean, now)
@@ -45,13 +69,21 @@ def read_reply(answer: Answer, clean: Redactor, now: float, limit: int | None = 
         body = loads(answer.body)
     except InvalidJSON as error:
         return unreadable(f"the answer is no JSON: {error}", answer, clean)
+    return read_body(body, answer, clean, now, limit=limit, how=how)
+
+
+def read_body(
+    body: JsonValue, answer: Answer, clean: Redactor, now: float, *, limit: int | None, how: Reading
+) -> Reply | ModelFailed:
+    """What the JSON of an answer means, or what a stream was put together to; for the rest see `read_reply`."""
     try:
-        return _read(body, answer, clean, now, limit)
+        reply = _read(body, answer, clean, now, how)
     except _Unreadable as error:
         return unreadable(str(error), answer, clean)
+    return replace(reply, finish="length") if isinstance(reply, Reply) and _was_cut(reply, limit) else reply
 
 
-def _read(body: JsonValue, answer: Answer, clean: Redactor, now: float, limit: int | None) -> Reply | ModelFailed:
+def _read(body: JsonValue, answer: Answer, clean: Redactor, now: float, how: Reading) -> Reply | ModelFailed:
     body = body[0] if isinstance(body, list) and len(body) == 1 else body
     if not isinstance(body, dict):
         raise _Unreadable(f"the answer is a {type(body).__name__}, not an object")
@@ -71,8 +103,11 @@ def _read(body: JsonValue, answer: Answer, clean: Redactor, now: float, limit: i
     if not isinstance(message, dict):
         raise _Unreadable(f"choices[0].message is a {type(message).__name__}, not an object")
     text, reasoning, refusal = _content(message)
+    if how.think_tags and not reasoning:
+        text, reasoning = parted(text)
     calls = _calls(message)
-    reply = Reply(
+    kept = _kept(message, how)
+    return Reply(
         text=text or refusal,
         calls=calls,
         finish=finish_of(raw, has_calls=bool(calls), refused=bool(refusal)),
@@ -81,8 +116,17 @@ def _read(body: JsonValue, answer: Answer, clean: Redactor, now: float, limit: i
         usage=_usage(body.get("usage"), wrote=bool(text or calls)),
         model=clean(as_text(body.get("model")), longest=100),
         request_id=clean(answer.request_id or as_text(body.get("request_id")) or as_text(body.get("id"))),
+        wire=how.wire if kept else "",
+        native=kept,
     )
-    return replace(reply, finish="length") if _was_cut(reply, limit) else reply
+
+
+def _kept(message: Object, how: Reading) -> str:
+    """What the server wants back with this message and its calls, as JSON; empty when that is nothing."""
+    fields = {name: message[name] for name in how.echo if message.get(name)}
+    calls = message.get("tool_calls")
+    extras = [as_dict(call).get(CALL_ECHO) for call in calls if call is not None] if isinstance(calls, list) else []
+    return dumps({"message": fields, "calls": extras}).decode() if fields or any(extras) else ""
 
 
 def _first_choice(choices: JsonValue) -> Object:
@@ -101,20 +145,19 @@ def _content(message: Object) -> tuple[str, str, str]:
         if isinstance(part, str):
             text.append(part)
         elif isinstance(part, dict):
-            text.append(_text_of(part.get("text")))
-            reasoning.append(_text_of(part.get("thinking")))
+            text.append(text_of(part.get("text")))
+            reasoning.append(text_of(part.get("thinking")))
             refusal.append(as_text(part.get("refusal")))
         elif part is not None:
             raise _Unreadable(f"message.content is or holds a {type(part).__name__}")
-    names = ("reasoning_content", "reasoning", "thinking")  # DeepSeek and most; OpenRouter, vLLM; Ollama
-    reasoning.append(next((said for name in names if (said := as_text(message.get(name)))), ""))
+    reasoning.append(next((said for name in REASONING if (said := as_text(message.get(name)))), ""))
     return mend("".join(text)), mend("".join(reasoning)), mend("".join(refusal))
 
 
-def _text_of(part: JsonValue) -> str:
+def text_of(part: JsonValue) -> str:
     """A part's text: plain, or in parts again (Mistral's thinking)."""
     if isinstance(part, list):
-        return "".join(_text_of(as_dict(inner).get("text")) for inner in part)
+        return "".join(text_of(as_dict(inner).get("text")) for inner in part)
     return as_text(part)
 
 

@@ -14,12 +14,14 @@ from turnstile.core.errors import ConfigurationError, InvalidJSON
 from turnstile.core.messages import Exchange, Item, Reply, ToolCall, UserTurn
 from turnstile.core.strict_json import JsonValue, loads
 from turnstile.ports import ModelRequest, ToolSpec
-from turnstile.shell.models.json_text import dumps
+from turnstile.shell.models.chat_parts import parts_of
+from turnstile.shell.models.chat_reply import CALL_ECHO
+from turnstile.shell.models.json_text import as_dict, dumps
 from turnstile.shell.models.options import ChatOptions
 
 Message = dict[str, JsonValue]
 
-OURS = frozenset({"model", "messages", "tools", "functions", "stream", "response_format"})
+OURS = frozenset({"model", "messages", "tools", "functions", "stream", "stream_options", "response_format"})
 """Keys of the body that settings may not hold, since the engine writes them."""
 _ONLY_WITH_TOOLS = ("tool_choice", "parallel_tool_calls")  # OpenAI refuses both when there are no tools
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -44,14 +46,16 @@ class ChatEncoder:
         model: The model, as its server names it.
         options: All options, defaults included.
         settings: What every request says, such as ``temperature``.
+        wire: Names the protocol and the server, whose own replies are sent back with what it wants back.
     """
 
-    def __init__(self, model: str, options: ChatOptions, settings: Mapping[str, JsonValue]) -> None:
+    def __init__(self, model: str, options: ChatOptions, settings: Mapping[str, JsonValue], wire: str = "") -> None:
         self._model = dumps(model)
         self._options = options
         self._settings = _checked(settings)
         _encoded(self._settings)
-        self._shape = "chat {empty_content} {reasoning_echo} {call_id_format}".format_map(options)
+        self._wire = wire
+        self._shape = f"{wire} {{empty_content}} {{reasoning_echo}} {{call_id_format}} {{echo}}".format_map(options)
         self._tools: dict[int, Piece] = {}
 
     def limit(self, request: ModelRequest) -> int | None:
@@ -60,18 +64,24 @@ class ChatEncoder:
         limits = [limit for limit in (*said, request.max_output) if type(limit) is int]
         return min(limits) if limits else None
 
-    def body(self, request: ModelRequest) -> bytes:
+    def body(self, request: ModelRequest, *, stream: bool = False) -> bytes:
         """The body of a request.
 
         Raises:
             ConfigurationError: The request's settings cannot be sent.
         """
-        rest = _encoded(self._rest(request))[1:-1]
+        rest = _encoded(self._rest(request) | self._streaming(stream=stream))[1:-1]
         tools = self._encoded_tools(request.tools) if self._offers(request) else b""
         parts = [b'{"model":', self._model, b',"messages":[', self._messages(request), b"]"]
         parts += [b',"tools":', tools] if tools else []
         parts += [b",", rest] if rest else []
         return b"".join((*parts, b"}"))
+
+    def _streaming(self, *, stream: bool) -> dict[str, JsonValue]:
+        if not stream:
+            return {}
+        usage: JsonValue = {"include_usage": True}
+        return {"stream": True, **({"stream_options": usage} if self._options["stream_usage"] else {})}
 
     def _offers(self, request: ModelRequest) -> bool:
         return bool(request.tools) and (request.tools_on or self._options["tools_off"] == "none")
@@ -130,7 +140,7 @@ class ChatEncoder:
     def _said(self, item: Item) -> list[Message]:
         """The messages of an item; none for a reply that says nothing, which strict servers refuse."""
         if isinstance(item, UserTurn):
-            return [{"role": "user", "content": item.text}]
+            return [{"role": "user", "content": parts_of(item) if item.attachments else item.text}]
         if not item.reply.calls and not item.reply.says_something:
             return []
         return [self._assistant(item.reply), *self._results(item)]
@@ -143,6 +153,8 @@ class ChatEncoder:
                 if self._options["empty_content"] == "omit":
                     del message["content"]
             message["tool_calls"] = [self._call(call) for call in reply.calls]
+        if reply.native and reply.wire == self._wire:
+            _add_native(message, reply.native)
         echo = self._options["reasoning_echo"]
         if echo == "always" or (echo == "calls" and reply.calls):
             message["reasoning_content"] = reply.reasoning
@@ -220,10 +232,31 @@ def _merged(messages: Sequence[Message]) -> list[Message]:
         last = merged[-1] if merged else {}
         plain = message["role"] != "tool" and "tool_calls" not in message and "tool_calls" not in last
         if plain and last.get("role") == message["role"]:
-            last["content"] = f"{last['content']}\n\n{message['content']}"
+            last["content"] = _joined(last["content"], message["content"])
         else:
             merged.append(message)
     return merged
+
+
+def _joined(first: JsonValue, second: JsonValue) -> JsonValue:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*_as_parts(first), *_as_parts(second)]
+
+
+def _as_parts(content: JsonValue) -> list[JsonValue]:
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]
+
+
+def _add_native(message: Message, native: str) -> None:
+    """Put back what the server sent with a message and its calls, which are told by their order."""
+    kept = as_dict(loads(native))
+    message |= as_dict(kept.get("message"))
+    calls, extras = message.get("tool_calls"), kept.get("calls")
+    if isinstance(calls, list) and isinstance(extras, list):
+        for call, extra in zip(calls, extras, strict=False):
+            if isinstance(call, dict) and extra:
+                call[CALL_ECHO] = extra
 
 
 def _checked(settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

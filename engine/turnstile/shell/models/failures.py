@@ -134,6 +134,12 @@ def unreadable(problem: str, answer: Answer, clean: Redactor) -> ModelFailed:
     return ModelFailed("protocol", clean(message), answer.status, clean(answer.request_id))
 
 
+def broken_off(answer: Answer, clean: Redactor) -> ModelFailed:
+    """The failure of a stream that ended, as if all were well, before its reply was whole."""
+    message = "the stream ended before the reply was whole: nothing of it is kept"
+    return ModelFailed("network", message, answer.status, clean(answer.request_id))
+
+
 def _kind(error: ErrorBody, status: int | None) -> FailureKind:
     message = error.message[:_WORDS_ASKED]
     for kind in _PRECISE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from turnstile.core.errors import ConfigurationError
@@ -13,8 +14,11 @@ from turnstile.core.messages import Reply
 from turnstile.core.strict_json import JsonValue
 from turnstile.ports import Delta, ModelRequest
 from turnstile.shell.models.address import address_of, headers_of
-from turnstile.shell.models.chat_reply import read_reply
+from turnstile.shell.models.answer import Answer
+from turnstile.shell.models.chat_reply import Reading, read_body, read_reply
 from turnstile.shell.models.chat_request import ChatEncoder
+from turnstile.shell.models.chat_stream import ChatStream
+from turnstile.shell.models.failures import broken_off, unreadable
 from turnstile.shell.models.options import ChatOptions, complete, is_positive
 from turnstile.shell.models.redaction import Redactor
 
@@ -35,7 +39,8 @@ class OpenAIChat:
         model: The model, as its server names it.
         base_url: The server's address up to, not including, ``/chat/completions``.
         api_key: Sent as a bearer token; empty sends none.
-        timeout: Seconds from sending a request to the end of its answer.
+        timeout: Seconds from sending a request to the end of its answer; in a stream, from each event to the next.
+        stream: Whether replies are asked for in pieces, so that they are seen as they are written.
         settings: What every request says: ``max_tokens``, ``temperature`` and whatever else the server knows. An
             agent's settings go before these.
         price: What the model costs, for cost limits.
@@ -53,6 +58,7 @@ class OpenAIChat:
         base_url: str = OPENAI,
         api_key: str = "",
         timeout: float = LONG_ENOUGH,
+        stream: bool = True,
         settings: Mapping[str, JsonValue] | None = None,
         price: Price | None = None,
         name: str = "",
@@ -70,7 +76,10 @@ class OpenAIChat:
         self._timeout = timeout
         self._headers = headers_of(api_key, "authorization", "Bearer {}", self._options["headers"])
         self._clean = Redactor([api_key.strip(), *self._options["headers"].values(), *self._address.secrets])
-        self._encoder = ChatEncoder(model, self._options, settings or {})
+        wire = f"chat {self._address.shown}"
+        self._reading = Reading(wire, self._options["echo"], self._options["think_tags"] == "strip")
+        self._encoder = ChatEncoder(model, self._options, settings or {}, wire)
+        self._stream = stream
         self._transport: Transport | None = None
 
     def __repr__(self) -> str:
@@ -83,17 +92,31 @@ class OpenAIChat:
             ConfigurationError: The request's settings cannot be sent, or the environment names a proxy that cannot be
                 used.
         """
-        answer = await self._open().post(self._encoder.body(request))
+        stream = ChatStream(progress, echo=self._reading.echo, think_tags=self._reading.think_tags)
+        body = self._encoder.body(request, stream=self._stream)
+        answer = await (self._open().stream(body, stream) if self._stream else self._open().post(body))
         if isinstance(answer, ModelFailed):
             return answer
         now = time.time() if request.now is None else request.now
-        reply = read_reply(answer, self._clean, now, self._encoder.limit(request))
+        limit = self._encoder.limit(request)
+        if answer.streamed:
+            return self._put_together(stream, answer, now, limit)
+        reply = read_reply(answer, self._clean, now, limit, self._reading)
         if isinstance(reply, Reply):
             if reply.reasoning:
                 progress(Delta("reasoning", reply.reasoning))
             if reply.text:
                 progress(Delta("text", reply.text))
         return reply
+
+    def _put_together(self, stream: ChatStream, answer: Answer, now: float, limit: int | None) -> Reply | ModelFailed:
+        stream.close()
+        answer = replace(answer, body=stream.excerpt.encode("utf-8", "replace"))
+        if stream.problem:
+            return unreadable(stream.problem, answer, self._clean)
+        if not stream.whole:
+            return broken_off(answer, self._clean)
+        return read_body(stream.body(), answer, self._clean, now, limit=limit, how=self._reading)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; the client can be used again."""
@@ -109,6 +132,7 @@ class OpenAIChat:
                 self._headers,
                 self._clean,
                 timeout=self._timeout,
+                idle_timeout=self._options["idle_timeout"],
                 connect_timeout=self._options["connect_timeout"],
                 connections=self._options["connections"],
                 trust_env=self._options["trust_env"],

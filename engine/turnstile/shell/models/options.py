@@ -16,12 +16,14 @@ class ServerOptions(TypedDict, total=False):
     Attributes:
         trust_env: Whether proxies and certificates named by the environment are used.
         connect_timeout: Seconds to open a connection.
+        idle_timeout: Seconds without a byte after which a stream is given up; reasoning may be silent for minutes.
         connections: How many requests are under way at once in one event loop; others wait for their turn.
         headers: Sent with each request.
     """
 
     trust_env: bool
     connect_timeout: float
+    idle_timeout: float
     connections: int
     headers: Mapping[str, str]
 
@@ -40,6 +42,10 @@ class ChatOptions(ServerOptions, total=False):
         tools_off: How a request says that no tool may be called: ``tool_choice: "none"``, or by leaving the tools out.
         output_format: How the server is told of an output type besides the instructions.
         output_with_tools: Whether that may stand beside tools; many servers then never call one.
+        stream_usage: Whether a stream's usage is asked for, which servers that know no ``stream_options`` refuse.
+        think_tags: What becomes of reasoning that a server leaves at the beginning of the text, between ``<think>`` and
+            ``</think>``: ``strip`` makes reasoning of it, ``keep`` leaves the text as it is.
+        echo: Fields of a message that the server wants back as they came (OpenRouter's ``reasoning_details``).
     """
 
     system_placement: Literal["system", "developer", "user"]
@@ -51,6 +57,9 @@ class ChatOptions(ServerOptions, total=False):
     tools_off: Literal["none", "omit"]
     output_format: Literal["json_schema", "json_object", "nothing"]
     output_with_tools: bool
+    stream_usage: bool
+    think_tags: Literal["keep", "strip"]
+    echo: tuple[str, ...]
 
 
 class AnthropicOptions(ServerOptions, total=False):
@@ -69,7 +78,13 @@ class AnthropicOptions(ServerOptions, total=False):
     server_tools: Sequence[Mapping[str, JsonValue]]
 
 
-SERVER_DEFAULTS: ServerOptions = {"trust_env": True, "connect_timeout": 10.0, "connections": 256, "headers": {}}
+SERVER_DEFAULTS: ServerOptions = {
+    "trust_env": True,
+    "connect_timeout": 10.0,
+    "idle_timeout": 300.0,
+    "connections": 256,
+    "headers": {},
+}
 
 DEFAULTS: ChatOptions = {
     "system_placement": "system",
@@ -81,6 +96,9 @@ DEFAULTS: ChatOptions = {
     "tools_off": "none",
     "output_format": "json_schema",
     "output_with_tools": False,
+    "stream_usage": True,
+    "think_tags": "keep",
+    "echo": (),
     **SERVER_DEFAULTS,
 }
 
@@ -149,6 +167,10 @@ def _is_header(value: object) -> bool:
     return isinstance(value, str) and value.isascii() and value.isprintable()
 
 
+def _are_names(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(each, str) and each for each in value)
+
+
 def _are_mappings(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(each, Mapping) for each in value)
 
@@ -162,4 +184,5 @@ _BY_TYPE: Mapping[object, tuple[Callable[[object], bool], str]] = {
 _BY_NAME: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "headers": (_are_headers, "a mapping of names to texts of printable ASCII"),
     "server_tools": (_are_mappings, "a list of mappings"),
+    "echo": (_are_names, "a tuple of names of fields"),
 }

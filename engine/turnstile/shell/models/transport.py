@@ -1,6 +1,6 @@
-"""`Transport`: posts bytes to one address and gives the whole answer, or the failure that came instead.
+"""`Transport`: posts bytes to one address and gives the answer, whole or as events, or the failure that came instead.
 
-The only module that knows httpx, and loaded when a request is first sent.
+The only module that knows httpx, and loaded when a request is first sent; what it reads of streams is in `events`.
 
 Each connection is an httpx transport of its own, kept on a stack: httpx's pool looks at every connection and every
 waiting request for each request, so what waits must wait here (a semaphore, first come first served), and nothing is
@@ -22,20 +22,26 @@ import functools
 import ipaddress
 import ssl
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
+from typing import cast
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
+from httpx_sse import EventSource
 
 from turnstile.core.errors import ConfigurationError
 from turnstile.core.events import FailureKind, ModelFailed
 from turnstile.core.strict_json import MAX_BYTES
 from turnstile.shell.models.answer import Answer
+from turnstile.shell.models.events import EventBytes, Listener, Patience, Unfit, is_stream, joined, start_of
 from turnstile.shell.models.redaction import Redactor
 
 KEPT_IDLE = 55.0  # seconds; most load balancers end an idle connection after 60 (AWS, "Idle connection timeout")
 _ONE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_IDLE)
+LEAVE = 0.1  # seconds for the end of an answer of which nothing more is wanted, so that its connection can be kept
+_GOOD = range(200, 300)
 _CUT = ("disconnected", "peer closed connection")  # httpcore's words for an answer that ended too soon
 
 
@@ -46,7 +52,8 @@ class Transport:
         url: The address.
         headers: Sent with each request.
         clean: Takes secrets out of what failures say.
-        timeout: Seconds from sending a request to the end of its answer.
+        timeout: Seconds from sending a request to the end of its answer; in a stream, to the next event.
+        idle_timeout: Seconds without a byte after which a stream is given up.
         connect_timeout: Seconds to open a connection.
         connections: How many requests are under way at once in one event loop; others wait for their turn.
         trust_env: Whether proxies and certificates named by the environment are used. A server on this machine is never
@@ -61,6 +68,7 @@ class Transport:
         clean: Redactor,
         *,
         timeout: float,
+        idle_timeout: float = 300.0,
         connect_timeout: float,
         connections: int,
         trust_env: bool,
@@ -71,6 +79,7 @@ class Transport:
         self._headers = [(name.encode(), text.encode()) for name, text in headers.items()]
         self._clean = clean
         self._timeout = timeout
+        self._idle_timeout = idle_timeout
         self._extensions = {"timeout": {"connect": connect_timeout}}
         self._most = connections
         self._trust_env = trust_env
@@ -83,16 +92,31 @@ class Transport:
         Raises:
             ConfigurationError: The proxy or the certificates that the environment names cannot be used.
         """
+        return await self._guarded(self._exchange, body)
+
+    async def stream(self, body: bytes, listener: Listener) -> Answer | ModelFailed:
+        """Send one request and give the events of its answer to a listener as they come.
+
+        The answer has no body then, and is marked as `streamed`. One that is no stream is read as by `post`.
+
+        Raises:
+            ConfigurationError: The proxy or the certificates that the environment names cannot be used.
+        """
+        return await self._guarded(functools.partial(self._listen, listener), body)
+
+    async def _guarded(
+        self, exchange: Callable[[httpx.AsyncHTTPTransport, bytes], Awaitable[Answer]], body: bytes
+    ) -> Answer | ModelFailed:
         connections = await self._connections()
         try:
-            async with connections.one() as connection, asyncio.timeout(self._timeout):
-                return await self._exchange(connection, body)
-        except TimeoutError:
-            return self._failed("timeout", f"the answer was not complete after {self._timeout:g} s")
+            async with connections.one() as connection:
+                return await exchange(connection, body)
+        except _TooSlow as error:
+            return self._failed("timeout", str(error))
         except httpx.TimeoutException:
             return self._failed("timeout", f"no connection within {self._extensions['timeout']['connect']:g} s")
-        except _TooLong as error:
-            return self._failed("protocol", f"an answer of {error.args[0]} bytes, at most {self._max_bytes} are read")
+        except (Unfit, _TooLong) as error:
+            return self._failed("protocol", str(error))
         except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
             cut = any(words in str(error) for words in _CUT)
             return self._failed("network" if cut else "protocol", str(error))
@@ -105,24 +129,68 @@ class Transport:
             await found[1].aclose()
 
     async def _exchange(self, connection: httpx.AsyncHTTPTransport, body: bytes) -> Answer:
+        try:
+            async with asyncio.timeout(self._timeout), self._answered(connection, body) as (answer, chunks):
+                return await self._read(answer, chunks)
+        except TimeoutError:
+            raise _TooSlow(f"the answer was not complete after {self._timeout:g} s") from None
+
+    async def _listen(self, listener: Listener, connection: httpx.AsyncHTTPTransport, body: bytes) -> Answer:
+        patience = Patience(self._timeout, self._idle_timeout)
+        answer = Answer(0, {}, b"")
+        try:
+            async with patience.limit, self._answered(connection, body) as (answer, chunks):
+                start = await start_of(chunks, patience)
+                if answer.status not in _GOOD or not is_stream(start, answer.headers.get("content-type", "")):
+                    patience.wait_for_all()
+                    return await self._read(answer, joined(start, chunks))
+                await self._hear(joined(start, chunks), listener, patience)
+        except TimeoutError:
+            if not listener.whole:
+                raise _TooSlow(patience.what) from None
+        except (Unfit, httpx.TransportError, httpx.DecodingError):
+            if not listener.whole:
+                raise
+        return replace(answer, streamed=True)
+
+    async def _hear(self, chunks: AsyncIterator[bytes], listener: Listener, patience: Patience) -> None:
+        fit = _Fit(chunks, listener, patience, self._max_bytes)
+        response = httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=fit)
+        async for event in EventSource(response).aiter_sse():
+            patience.heard()
+            listener.take(event.event, event.data)
+        with suppress(TimeoutError, httpx.TransportError, httpx.DecodingError):
+            async with asyncio.timeout(LEAVE):
+                async for _ in chunks:
+                    pass
+
+    @asynccontextmanager
+    async def _answered(
+        self, connection: httpx.AsyncHTTPTransport, body: bytes
+    ) -> AsyncIterator[tuple[Answer, AsyncIterator[bytes]]]:
+        """An answer whose body is still to come, and the body's chunks."""
         request = httpx.Request("POST", self._url, headers=self._headers, content=body, extensions=self._extensions)
         response = await connection.handle_async_request(request)
         try:
-            return Answer(response.status_code, dict(response.headers.items()), await self._read(response))
+            stated = int(response.headers.get("content-length", 0))
+            if stated > self._max_bytes:
+                raise self._too_long(str(stated))
+            async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_bytes())) as chunks:
+                yield Answer(response.status_code, dict(response.headers.items()), b""), chunks
         finally:
             await response.aclose()
 
-    async def _read(self, response: httpx.Response) -> bytes:
-        stated = int(response.headers.get("content-length", 0))
-        if stated > self._max_bytes:
-            raise _TooLong(stated)
-        chunks, size = [], 0
-        async for chunk in response.aiter_bytes():
+    async def _read(self, answer: Answer, chunks: AsyncIterator[bytes]) -> Answer:
+        found, size = [], 0
+        async for chunk in chunks:
             size += len(chunk)
             if size > self._max_bytes:
-                raise _TooLong(f"more than {self._max_bytes}")
-            chunks.append(chunk)
-        return b"".join(chunks)
+                raise self._too_long(f"more than {self._max_bytes}")
+            found.append(chunk)
+        return replace(answer, body=b"".join(found))
+
+    def _too_long(self, size: str) -> _TooLong:
+        return _TooLong(f"an answer of {size} bytes, at most {self._max_bytes} are read")
 
     def _failed(self, kind: FailureKind, what: str) -> ModelFailed:
         return ModelFailed(kind, self._clean(f"{self._host}: {what}"))
@@ -163,7 +231,30 @@ class Transport:
 
 
 class _TooLong(Exception):
-    """An answer exceeds the cap; carries how long it is."""
+    """An answer exceeds the cap; carries how long it is and what is read."""
+
+
+class _TooSlow(Exception):
+    """An answer, or the next piece of it, did not come in time; carries what was waited for."""
+
+
+class _Fit(httpx.AsyncByteStream):
+    """A stream's bytes as httpx-sse can read them, ending as soon as the listener wants no more."""
+
+    def __init__(self, chunks: AsyncIterator[bytes], listener: Listener, patience: Patience, max_bytes: int) -> None:
+        self._chunks = chunks
+        self._listener = listener
+        self._patience = patience
+        self._fit = EventBytes(max_bytes)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._chunks:
+            if ready := self._fit.feed(chunk):
+                yield ready
+            if self._listener.done:
+                return
+            self._patience.wait(afterword=self._listener.whole)
+        yield self._fit.end()
 
 
 class _Connections:

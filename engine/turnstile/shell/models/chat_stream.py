@@ -1,0 +1,236 @@
+"""`ChatStream`: puts a streamed chat completion together, and tells of each piece as it comes.
+
+What comes of it is the body that the same reply would have had unstreamed, so that both are read by the same rules. A
+stream is whole once a finish reason has come, or ``[DONE]`` with no call left open; anything less is a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from turnstile.core.errors import InvalidJSON
+from turnstile.core.strict_json import MAX_BYTES, JsonValue, loads
+from turnstile.ports import Delta
+from turnstile.shell.models.chat_calls import CallPieces
+from turnstile.shell.models.chat_reply import REASONING, text_of
+from turnstile.shell.models.error_body import read_error
+from turnstile.shell.models.json_text import as_dict, as_text
+from turnstile.shell.models.think_tags import ThinkTags
+
+Object = dict[str, JsonValue]
+
+DONE = "[DONE]"
+_GROWING = {"text", "summary", "data"}  # what OpenRouter's reasoning details stream in pieces ("Reasoning tokens")
+_FRAME = 64  # bytes that Python needs for a piece besides its characters
+_CALL = 1024  # the same for a call or a choice
+
+
+class _Choice:
+    """One choice of a reply while it is written."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, list[str]] = {"content": [], "refusal": [], "reasoning_content": []}
+        self.calls = CallPieces()
+        self.kept: Object = {}
+        self.labels: Object = {}
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it says or calls anything yet."""
+        return any(self.said.values()) or len(self.calls) > 0
+
+    def body(self, index: int) -> JsonValue:
+        """The choice as it would be unstreamed."""
+        message: Object = {"role": "assistant", **self.kept}
+        message |= {name: "".join(pieces) for name, pieces in self.said.items() if pieces}
+        if calls := self.calls.entries():
+            message["tool_calls"] = calls
+        return {"index": index, "message": message, **self.labels}
+
+
+class ChatStream:
+    """Listens to a stream.
+
+    Args:
+        progress: Hears of each piece of the first choice.
+        echo: The fields of a message that the server wants back as they came.
+        think_tags: Whether reasoning stands in the text, between tags.
+        quiet: Whether text is told as arguments, since it is no answer yet (prompted tool calling).
+        max_bytes: The most that is kept of a reply.
+
+    Attributes:
+        done: Whether nothing more is wanted.
+        problem: Why the stream cannot be read; empty when it can.
+        excerpt: The event that cannot be read.
+    """
+
+    def __init__(
+        self,
+        progress: Callable[[Delta], None],
+        *,
+        echo: tuple[str, ...] = (),
+        think_tags: bool = False,
+        quiet: bool = False,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._progress = progress
+        self._echo = echo
+        self._tags = ThinkTags() if think_tags else None
+        self._quiet = quiet
+        self._room = max_bytes
+        self._choices: dict[int, _Choice] = {}
+        self._top: Object = {}
+        self._error: Object | None = None
+        self._finished = False
+        self.done = False
+        self.problem = ""
+        self.excerpt = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether what came so far is a whole reply, or a whole error."""
+        return self._finished or self._error is not None
+
+    def take(self, event: str, data: str) -> None:
+        """Take an event; those without data, and comments that came as data, say nothing."""
+        text = data.strip()
+        if self.done or not text or text.startswith(":"):
+            return
+        if text == DONE:
+            self._end()
+            return
+        try:
+            chunk = loads(text)
+        except InvalidJSON as error:
+            self._stop(f"an event of the stream is no JSON: {error}", text)
+            return
+        chunk = chunk[0] if isinstance(chunk, list) and len(chunk) == 1 else chunk
+        if not isinstance(chunk, dict):
+            if chunk is not None:
+                self._stop(f"an event of the stream is a {type(chunk).__name__}, not an object", text)
+            return
+        if _is_error(event, chunk):
+            self._error, self.done, self.excerpt = chunk, True, text
+            return
+        self._take_chunk(chunk)
+        if self._room < 0:
+            self._stop("the reply is longer than what is kept of one", text)
+
+    def body(self) -> JsonValue:
+        """The answer as it would be unstreamed: a completion, or an error."""
+        if self._error is not None:
+            return self._error
+        return {**self._top, "choices": [choice.body(index) for index, choice in sorted(self._choices.items())]}
+
+    def close(self) -> None:
+        """Tell of text that was held back because a tag could have come of it."""
+        for kind, piece in self._tags.end() if self._tags else ():
+            self._progress(Delta(kind, piece))
+
+    def _end(self) -> None:
+        self.done = True
+        self._finished = self._finished or all(choice.calls.are_complete for choice in self._choices.values())
+
+    def _stop(self, problem: str, excerpt: str) -> None:
+        self.done = True
+        if not self.whole:
+            self.problem, self.excerpt = problem, excerpt
+
+    def _take_chunk(self, chunk: Object) -> None:
+        for name in ("id", "model", "request_id", "native_finish_reason"):
+            if said := as_text(chunk.get(name)):
+                self._top[name] = said
+        if isinstance(usage := chunk.get("usage"), dict):
+            said_before = as_dict(self._top.get("usage"))
+            self._top["usage"] = said_before | {name: count for name, count in usage.items() if count is not None}
+        choices = chunk.get("choices")
+        for entry in choices if isinstance(choices, list) else ():
+            self._take_choice(as_dict(entry))
+
+    def _take_choice(self, entry: Object) -> None:
+        place = entry.get("index")
+        index = place if isinstance(place, int) and place > 0 else 0
+        choice = self._choices.get(index)
+        if choice is None:
+            choice = self._choices[index] = _Choice()
+            self._room -= _CALL
+        for name in ("finish_reason", "native_finish_reason", "error"):
+            if said := entry.get(name):
+                choice.labels[name] = said
+                self._finished = self._finished or index == 0
+        delta = as_dict(entry.get("delta"))
+        if "delta" not in entry and not choice.has_begun:  # a gateway that streams a whole reply as one chunk
+            delta = as_dict(entry.get("message"))
+        for kind, text in self._said(choice, delta):
+            self._room -= len(text) + _FRAME
+            if index == 0:
+                self._tell(kind, text)
+
+    def _said(self, choice: _Choice, delta: Object) -> list[tuple[str, str]]:
+        """Keep what a delta says, and give its pieces."""
+        found: list[tuple[str, str]] = []
+        content = delta.get("content")
+        for part in content if isinstance(content, list) else (content,):
+            if isinstance(part, str):
+                found.append(("content", part))
+            elif isinstance(part, dict):
+                found.append(("content", text_of(part.get("text"))))
+                found.append(("reasoning_content", text_of(part.get("thinking"))))
+        found.append(("refusal", as_text(delta.get("refusal"))))
+        found.append(("reasoning_content", next((said for n in REASONING if (said := as_text(delta.get(n)))), "")))
+        found = [(name, text) for name, text in found if text]
+        for name, text in found:
+            choice.said[name].append(text)
+        for name in self._echo:
+            if kept := delta.get(name):
+                choice.kept[name] = merged(choice.kept.get(name), kept)
+                self._room -= len(str(kept)) + _FRAME
+        before = len(choice.calls)
+        if calls := delta.get("tool_calls") or delta.get("function_call"):
+            found += [("arguments", piece) for piece in choice.calls.take(calls)]
+        self._room -= _CALL * (len(choice.calls) - before)
+        return found
+
+    def _tell(self, name: str, text: str) -> None:
+        if name == "arguments" or (self._quiet and name == "content"):
+            self._progress(Delta("arguments", text))
+        elif name == "reasoning_content":
+            self._progress(Delta("reasoning", text))
+        elif self._tags is None or name == "refusal":
+            self._progress(Delta("text", text))
+        else:
+            for kind, piece in self._tags.feed(text):
+                self._progress(Delta(kind, piece))
+
+
+def merged(old: JsonValue, new: JsonValue) -> JsonValue:
+    """Two pieces of a field of the provider's own as one: lists by their entries' index, texts that grow joined."""
+    if isinstance(old, list) and isinstance(new, list):
+        by_index = {index: n for n, entry in enumerate(old) if (index := _index(entry)) is not None}
+        entries = list(old)
+        for entry in new:
+            index = _index(entry)
+            place = None if index is None else by_index.get(index)
+            if place is None:
+                entries.append(entry)
+            else:
+                entries[place] = merged(entries[place], entry)
+        return entries
+    if isinstance(old, dict) and isinstance(new, dict):
+        said = {name: merged(old.get(name), part) for name, part in new.items() if part is not None}
+        return old | said | {name: as_text(old.get(name)) + as_text(new.get(name)) for name in _GROWING & new.keys()}
+    return old if new is None else new
+
+
+def _index(entry: JsonValue) -> int | None:
+    index = as_dict(entry).get("index")
+    return index if isinstance(index, int) else None
+
+
+def _is_error(event: str, chunk: Object) -> bool:
+    if event == "error" or chunk.get("error"):
+        return True
+    if chunk.get("choices") or "usage" in chunk:
+        return False
+    said = read_error(chunk)
+    return bool(said.message or said.status)

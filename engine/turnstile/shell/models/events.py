@@ -1,0 +1,172 @@
+"""What makes an event stream readable and bounded, whatever a server sends and wherever the network cuts it.
+
+What `httpx-sse` 0.4.3 lacks is done here, before it reads: line ends become one kind at once, so that a bare carriage
+return does not wait for the next chunk; text that is no UTF-8 is refused instead of replaced; an event has a size; the
+last event is ended when the server forgot to; and the content type does not decide whether an answer is a stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from turnstile.core.strict_json import MAX_BYTES
+
+LONGEST = 16  # times the longest answer is a stream's length: each token comes in some 300 bytes of frame
+AFTERWORD = 5.0  # seconds that more is waited for once a reply is whole: its usage comes directly behind it
+_SNIFFED = 5  # bytes that tell a stream from JSON: the length of the longest names of fields, ``event`` and ``retry``
+_FIELDS = (b":", b"data", b"event", b"id:", b"retry")  # WHATWG HTML, "Parsing an event stream"
+_NO_STREAM = (b"{", b"[", b"<", b'"')
+_BOM = "\ufeff"
+
+
+class Unfit(Exception):
+    """The bytes are no event stream that can be read; carries why."""
+
+
+class Listener(Protocol):
+    """Takes the events of a stream.
+
+    Attributes:
+        whole: Whether what came so far is a whole reply, so that a stream that breaks now has lost nothing.
+        done: Whether nothing more is wanted.
+    """
+
+    @property
+    def whole(self) -> bool: ...  # noqa: D102 - see above
+    @property
+    def done(self) -> bool: ...  # noqa: D102 - see above
+
+    def take(self, event: str, data: str) -> None:
+        """Take an event: its name, ``message`` when it has none, and its data."""
+
+
+class Patience:
+    """How long the next piece of a stream is waited for.
+
+    Args:
+        timeout: Seconds to the next event.
+        idle_timeout: Seconds to the next byte.
+
+    Attributes:
+        limit: What ends the wait; to be entered around all that waits.
+        what: What is waited for, for an error message.
+    """
+
+    def __init__(self, timeout: float, idle_timeout: float) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._timeout = timeout
+        self._idle_timeout = idle_timeout
+        self._last_event = self._now()
+        self.limit = asyncio.timeout(timeout)
+        self.what = self._not_complete = f"the answer was not complete after {timeout:g} s"
+
+    def heard(self) -> None:
+        """An event came."""
+        self._last_event = self._now()
+
+    def wait(self, *, afterword: bool = False) -> None:
+        """Begin to wait for the next bytes, but briefly for those that only say more about a whole reply."""
+        idle, end = AFTERWORD if afterword else self._idle_timeout, self._last_event + self._timeout
+        soon = self._now() + idle
+        self.what = f"the stream was silent for {idle:g} s" if soon < end else f"{self._not_complete} without an event"
+        self.limit.reschedule(min(soon, end))
+
+    def wait_for_all(self) -> None:
+        """Begin to wait for the end of an answer that is no stream."""
+        self.what = self._not_complete
+        self.limit.reschedule(self._last_event + self._timeout)
+
+
+class EventBytes:
+    """Takes chunks as they come and gives what a parser may read, at once.
+
+    Args:
+        max_bytes: The longest event; a whole stream may be `LONGEST` times as long.
+    """
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._most = max_bytes
+        self._total = 0
+        self._event = 0
+        self._last = ""
+        self._after_cr = False
+        self._begun = False
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The next bytes, with one kind of line end.
+
+        Raises:
+            Unfit: An event or the stream is too long, or it is no UTF-8.
+        """
+        self._total += len(chunk)
+        if self._total > self._most * LONGEST:
+            raise Unfit(f"a stream of more than {self._most * LONGEST} bytes, no more are read")
+        text = self._decoded(chunk)
+        if self._after_cr:
+            text = text.removeprefix("\n") if text else ""
+        if not text:
+            self._after_cr = self._after_cr and not chunk.endswith(b"\n")
+            return b""
+        self._after_cr = text[-1] == "\r"
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        self._measure(text)
+        return text.encode()
+
+    def end(self) -> bytes:
+        """What ends the last event, which some servers leave open.
+
+        Raises:
+            Unfit: The stream ends inside a character.
+        """
+        self._decoded(b"", final=True)
+        return b"\n\n"
+
+    def _decoded(self, chunk: bytes, *, final: bool = False) -> str:
+        try:
+            text = self._decoder.decode(chunk, final)
+        except UnicodeDecodeError as error:
+            raise Unfit(f"the stream is not UTF-8: {error.reason}") from None
+        if text and not self._begun:
+            self._begun = True
+            return text.removeprefix(_BOM)
+        return text
+
+    def _measure(self, text: str) -> None:
+        """Count what came since the last blank line, which ends an event."""
+        place = (self._last + text).rfind("\n\n")
+        self._event = self._event + len(text) if place < 0 else len(self._last) + len(text) - place
+        self._last = text[-1]
+        if self._event > self._most:
+            raise Unfit(f"an event of more than {self._most} characters, no longer ones are read")
+
+
+async def start_of(chunks: AsyncIterator[bytes], patience: Patience) -> bytes:
+    """The first bytes of an answer, as many as tell a stream from JSON, without white space before them."""
+    start = b""
+    patience.wait()
+    async for chunk in chunks:
+        start = (start + chunk).lstrip()
+        if len(start) >= _SNIFFED:
+            break
+        patience.wait()
+    return start
+
+
+async def joined(start: bytes, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """An answer's chunks again, after its first bytes were read."""
+    if start:
+        yield start
+    async for chunk in chunks:
+        yield chunk
+
+
+def is_stream(start: bytes, content_type: str) -> bool:
+    """Whether an answer is a stream: servers stream under any content type, and send JSON under that of a stream."""
+    if start.startswith(_NO_STREAM):
+        return False
+    return "event-stream" in content_type.lower() or start.startswith(_FIELDS)
