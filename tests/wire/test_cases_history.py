@@ -143,7 +143,6 @@ async def test_successive_user_messages(case: Case) -> None:
     assert played.result.messages[: len(history)] == tuple(history)
 
 
-@pytest.mark.cases("schema-noarg-missing-properties")
 async def test_schema_noarg_missing_properties(case: Case, tools: Tools) -> None:
     """A tool without parameters is an object without properties, in so many words."""
     played = await play(case, *(tools(each["name"]) for each in case.input["tools"]), exchanges=[chat()])

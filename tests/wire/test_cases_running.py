@@ -15,6 +15,7 @@ from turnstile import Agent, Limits, Run, ToolResult
 from turnstile.core.run_state import RunState
 from turnstile.models import OpenAIChat
 from turnstile.ports import Notice
+from turnstile.stores import MemoryStore
 from turnstile.testing import WireServer
 from wire_case import Case, Tools, chat, play
 
@@ -229,3 +230,32 @@ async def test_tool_returns_odd_values(case: Case, tools: Tools) -> None:
     assert "list" in shown["cycle"]
     assert "'f'" in shown["obj"]
     assert "object" in shown["obj"]
+
+
+async def test_resume_does_not_repeat_finished_tools(case: Case, tools: Tools) -> None:
+    """What a lost process had begun is not begun again: the next run is told of each call once, in order."""
+    begun = asyncio.Event()
+
+    async def pay(n: int) -> str:
+        if n == 3:
+            begun.set()
+            await asyncio.Event().wait()
+        return f"paid {n}"
+
+    with WireServer(case.exchanges) as server:
+        client = OpenAIChat("m", base_url=server.url)
+        agent = Agent(client, tools=[tools("pay", pay, n=int)], store=MemoryStore(), limits=Limits(parallel=1))
+        run = agent.start("q", session="s")
+        await run.step()
+        step = asyncio.create_task(run.step())
+        await begun.wait()
+        step.cancel()  # nobody drives the run any more, and nothing more of it is kept
+        result = await agent.run("go on", session="s")
+        async with run:
+            pass
+        await client.aclose()
+    assert result.output == "done"
+    assert [given["n"] for _, given in tools.ran] == [1, 2, 3]
+    results = [message for message in result.messages if isinstance(message, ToolResult)]
+    assert [message.call_id for message in results] == ["c1", "c2", "c3"]
+    assert results[-1].status == "unknown"

@@ -29,6 +29,8 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # OpenAI, API reference, "Create cha
 _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _NINE = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral's own validation error: "must be a-z, A-Z, 0-9, with a length of 9"
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_SURROGATE = re.compile(r"(?i)\\ud[89a-f]|[\ud800-\udfff]")
+_LONGEST_ID = 40  # OpenAI's own error: "Expected a string with maximum length 40"; vLLM's ids have 46
 _RAW_SHOWN = 1000  # characters of arguments that are no JSON object, so that a model sees what it wrote
 _TOOLS_KEPT = 16  # agents that share a client, each with its own tools
 
@@ -171,9 +173,9 @@ class ChatEncoder:
         ]
 
     def _id(self, call_id: str) -> str:
-        if self._options["call_id_format"] == "any" or _NINE.fullmatch(call_id):
-            return call_id
-        return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in hashlib.sha256(dumps(call_id)).digest()[:9])
+        if self._options["call_id_format"] == "nine":
+            return call_id if _NINE.fullmatch(call_id) else _short(call_id, 9)
+        return call_id if len(call_id) <= _LONGEST_ID else f"call_{_short(call_id, 24)}"
 
     def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
         kept = self._tools.get(id(tools))
@@ -191,16 +193,23 @@ def safe_name(name: str) -> str:
     return name if _NAME.fullmatch(name) else _NOT_IN_NAME.sub("_", name.strip())[:64] or "unnamed_tool"
 
 
+def _short(call_id: str, length: int) -> str:
+    """Letters and digits that are always the same for an id, and others for every other."""
+    digest = hashlib.sha256(dumps(call_id)).digest()
+    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest[:length])
+
+
 def object_text(arguments: str) -> str:
     """A call's arguments as the text of a JSON object, which is all that servers take back.
 
-    Valid text stays as it is. Blank text is an empty object, an object within a string is taken out of it, raw line
-    breaks are escaped; anything else becomes ``{"_raw": …}`` with the beginning of what the model wrote.
+    Valid text stays as it is, unless it may hold half a character, which strict servers refuse once they read it. Blank
+    text is an empty object, an object within a string is taken out of it, raw line breaks are escaped; anything else
+    becomes ``{"_raw": …}`` with the beginning of what the model wrote.
     """
     if not arguments.strip():
         return "{}"
     try:
-        if isinstance(value := loads(arguments), dict):
+        if isinstance(value := loads(arguments), dict) and not _SURROGATE.search(arguments):
             return arguments
         value = loads(value, control_characters=True) if isinstance(value, str) else value
     except InvalidJSON:
