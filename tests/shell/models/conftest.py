@@ -84,7 +84,7 @@ def sent_anthropic() -> Callable[..., Awaitable[dict[str, Any]]]:
         with WireServer(
             [{"body": {"content": [{"type": "text", "text": "done"}], "stop_reason": "end_turn"}}]
         ) as server:
-            client = AnthropicMessages("m", base_url=server.url, **options)
+            client = AnthropicMessages("m", base_url=server.url, **{"stream": False, **options})
             assert isinstance(await client.reply(request, lambda delta: None), Reply)
             await client.aclose()
         body = server.requests[0].body

@@ -14,7 +14,8 @@ from turnstile.core.events import FailureKind, ModelFailed
 from turnstile.core.messages import FinishReason, Reply, ToolCall, Usage
 from turnstile.core.strict_json import JsonValue
 from turnstile.shell.models.answer import Answer
-from turnstile.shell.models.anthropic_reply import read_answer
+from turnstile.shell.models.anthropic_reply import MessageReader
+from turnstile.shell.models.pricing import Pricing
 from turnstile.shell.models.redaction import Redactor
 
 Ask = Callable[..., Awaitable[Reply | ModelFailed]]
@@ -290,7 +291,7 @@ messages = st.fixed_dictionaries(
 def test_any_json_is_a_reply_or_a_failure(body: JsonValue, status: int) -> None:
     """No shape that a server can send raises, and what is kept can be read again."""
     answer = Answer(status, {}, json.dumps(body).encode())
-    outcome = read_answer(answer, Redactor(), 0.0, "anthropic x")
+    outcome = MessageReader(Redactor(), "anthropic x", Pricing(None, "m", "http://x")).answer(answer, 0.0)
     assert isinstance(outcome, Reply | ModelFailed)
     if isinstance(outcome, Reply) and outcome.native:
         assert isinstance(json.loads(outcome.native), list)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from turnstile.core.errors import ConfigurationError
@@ -13,11 +14,15 @@ from turnstile.core.messages import Reply
 from turnstile.core.strict_json import JsonValue
 from turnstile.ports import Delta, ModelRequest
 from turnstile.shell.models.address import address_of, headers_of
+from turnstile.shell.models.answer import Answer
 from turnstile.shell.models.anthropic_blocks import Unsendable
-from turnstile.shell.models.anthropic_reply import read_answer
+from turnstile.shell.models.anthropic_reply import MessageReader
 from turnstile.shell.models.anthropic_request import AnthropicEncoder
+from turnstile.shell.models.anthropic_stream import MessageStream
+from turnstile.shell.models.failures import broken_off, unreadable
 from turnstile.shell.models.openai_chat import LONG_ENOUGH
 from turnstile.shell.models.options import AnthropicOptions, complete_anthropic, is_positive
+from turnstile.shell.models.pricing import Pricing
 from turnstile.shell.models.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -37,10 +42,11 @@ class AnthropicMessages:
         model: The model, as its server names it.
         base_url: The server's address up to ``/v1/messages``, with or without the ``/v1``.
         api_key: Sent as the option `auth` says; empty sends none.
-        timeout: Seconds from sending a request to the end of its answer.
+        timeout: Seconds from sending a request to the end of its answer; of a stream, to its next event.
+        stream: Whether replies are told piece by piece as they are written.
         settings: What every request says: ``max_tokens``, ``thinking`` and whatever else the server knows. An agent's
             settings go before these.
-        price: What the model costs, for cost limits.
+        price: What the model costs; without one, what the extra ``prices`` knows of it.
         name: The model in logs; without one, ``model``.
         options: In what the server differs; see `turnstile.models.AnthropicOptions`.
 
@@ -55,6 +61,7 @@ class AnthropicMessages:
         base_url: str = ANTHROPIC,
         api_key: str = "",
         timeout: float = LONG_ENOUGH,
+        stream: bool = True,
         settings: Mapping[str, JsonValue] | None = None,
         price: Price | None = None,
         name: str = "",
@@ -65,21 +72,28 @@ class AnthropicMessages:
         if not is_positive(timeout):
             raise ConfigurationError(f"AnthropicMessages' timeout is a number of seconds above 0; got {timeout!r}")
         self.name = name or model
-        self.price = price
         self._model = model
         self._address = address_of(base_url, "/v1/messages", ANTHROPIC, ending="/v1")
+        self._pricing = Pricing(price, model, base_url)
         self._options = complete_anthropic(options)
         self._timeout = timeout
+        self._streams = stream
         version = {"anthropic-version": self._options["api_version"]}
         header, form = _AUTH[self._options["auth"]]
         self._headers = headers_of(api_key, header, form, {**version, **self._options["headers"]})
         self._clean = Redactor([api_key.strip(), *self._options["headers"].values(), *self._address.secrets])
-        self._wire = f"anthropic {self._address.host}"
-        self._encoder = AnthropicEncoder(model, self._wire, self._options, settings or {})
+        wire = f"anthropic {self._address.host}"
+        self._encoder = AnthropicEncoder(model, wire, self._options, settings or {})
+        self._reader = MessageReader(self._clean, wire, self._pricing)
         self._transport: Transport | None = None
 
     def __repr__(self) -> str:
         return f"AnthropicMessages({self._model!r}, base_url={self._address.shown!r})"
+
+    @property
+    def price(self) -> Price | None:
+        """What it costs; ``None`` when that is unknown."""
+        return self._pricing.price
 
     async def reply(self, request: ModelRequest, progress: Callable[[Delta], None]) -> Reply | ModelFailed:
         """Ask once.
@@ -89,20 +103,30 @@ class AnthropicMessages:
                 used.
         """
         try:
-            body = self._encoder.body(request, stream=False)
+            body = self._encoder.body(request, stream=self._streams)
         except Unsendable as error:
             return ModelFailed("bad_request", f"not sent: {error}")
-        answer = await self._open().post(body)
+        listener = MessageStream(progress)
+        answer = await (self._open().stream(body, listener) if self._streams else self._open().post(body))
         if isinstance(answer, ModelFailed):
             return answer
         now = time.time() if request.now is None else request.now
-        reply = read_answer(answer, self._clean, now, self._wire)
+        if answer.streamed:
+            return self._streamed(listener, replace(answer, body=listener.excerpt.encode()), now)
+        reply = self._reader.answer(answer, now)
         if isinstance(reply, Reply):
             if reply.reasoning:
                 progress(Delta("reasoning", reply.reasoning))
             if reply.text:
                 progress(Delta("text", reply.text))
         return reply
+
+    def _streamed(self, listener: MessageStream, answer: Answer, now: float) -> Reply | ModelFailed:
+        if listener.problem:
+            return unreadable(listener.problem, answer, self._clean)
+        if not listener.whole:
+            return broken_off(answer, self._clean)
+        return self._reader.message(listener.body(), answer, now)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; the client can be used again."""
@@ -119,6 +143,7 @@ class AnthropicMessages:
                 self._clean,
                 timeout=self._timeout,
                 connect_timeout=self._options["connect_timeout"],
+                idle_timeout=self._options["idle_timeout"],
                 connections=self._options["connections"],
                 trust_env=self._options["trust_env"],
             )

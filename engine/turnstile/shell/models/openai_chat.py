@@ -20,6 +20,7 @@ from turnstile.shell.models.chat_request import ChatEncoder
 from turnstile.shell.models.chat_stream import ChatStream
 from turnstile.shell.models.failures import broken_off, unreadable
 from turnstile.shell.models.options import ChatOptions, complete, is_positive
+from turnstile.shell.models.pricing import Pricing
 from turnstile.shell.models.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class OpenAIChat:
         stream: Whether replies are asked for in pieces, so that they are seen as they are written.
         settings: What every request says: ``max_tokens``, ``temperature`` and whatever else the server knows. An
             agent's settings go before these.
-        price: What the model costs, for cost limits.
+        price: What the model costs; without one, what the extra ``prices`` knows of it.
         name: The model in logs; without one, ``model``.
         options: In what the server differs from OpenAI's protocol; see `turnstile.models.ChatOptions`.
 
@@ -69,7 +70,7 @@ class OpenAIChat:
         if not is_positive(timeout):
             raise ConfigurationError(f"OpenAIChat's timeout is a number of seconds above 0; got {timeout!r}")
         self.name = name or model
-        self.price = price
+        self._pricing = Pricing(price, model, base_url)
         self._model = model
         self._address = address_of(base_url, "/chat/completions", OPENAI)
         self._options = complete(options)
@@ -84,6 +85,11 @@ class OpenAIChat:
 
     def __repr__(self) -> str:
         return f"OpenAIChat({self._model!r}, base_url={self._address.shown!r})"
+
+    @property
+    def price(self) -> Price | None:
+        """What it costs; ``None`` when that is unknown."""
+        return self._pricing.price
 
     async def reply(self, request: ModelRequest, progress: Callable[[Delta], None]) -> Reply | ModelFailed:
         """Ask once.
@@ -100,14 +106,16 @@ class OpenAIChat:
         now = time.time() if request.now is None else request.now
         limit = self._encoder.limit(request)
         if answer.streamed:
-            return self._put_together(stream, answer, now, limit)
-        reply = read_reply(answer, self._clean, now, limit, self._reading)
-        if isinstance(reply, Reply):
-            if reply.reasoning:
-                progress(Delta("reasoning", reply.reasoning))
-            if reply.text:
-                progress(Delta("text", reply.text))
-        return reply
+            reply = self._put_together(stream, answer, now, limit)
+        else:
+            reply = read_reply(answer, self._clean, now, limit, self._reading)
+        if not isinstance(reply, Reply):
+            return reply
+        if reply.reasoning and not answer.streamed:
+            progress(Delta("reasoning", reply.reasoning))
+        if reply.text and not answer.streamed:
+            progress(Delta("text", reply.text))
+        return replace(reply, cost=self._pricing.cost(reply.usage))
 
     def _put_together(self, stream: ChatStream, answer: Answer, now: float, limit: int | None) -> Reply | ModelFailed:
         stream.close()
