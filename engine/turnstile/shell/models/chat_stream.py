@@ -6,7 +6,7 @@ stream is whole once a finish reason has come, or ``[DONE]`` with no call left o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from turnstile.core.errors import InvalidJSON
 from turnstile.core.strict_json import MAX_BYTES, JsonValue, loads
@@ -168,14 +168,8 @@ class ChatStream:
 
     def _said(self, choice: _Choice, delta: Object) -> list[tuple[str, str]]:
         """Keep what a delta says, and give its pieces."""
-        found: list[tuple[str, str]] = []
         content = delta.get("content")
-        for part in content if isinstance(content, list) else (content,):
-            if isinstance(part, str):
-                found.append(("content", part))
-            elif isinstance(part, dict):
-                found.append(("content", text_of(part.get("text"))))
-                found.append(("reasoning_content", text_of(part.get("thinking"))))
+        found = [("content", content)] if isinstance(content, str) else list(_parts(content))
         found.append(("refusal", as_text(delta.get("refusal"))))
         found.append(("reasoning_content", next((said for n in REASONING if (said := as_text(delta.get(n)))), "")))
         found = [(name, text) for name, text in found if text]
@@ -201,6 +195,16 @@ class ChatStream:
         else:
             for kind, piece in self._tags.feed(text):
                 self._progress(Delta(kind, piece))
+
+
+def _parts(content: JsonValue) -> Iterator[tuple[str, str]]:
+    """What the parts of a content say: texts, or parts that hold text or thinking (Mistral)."""
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, str):
+            yield "content", part
+        elif isinstance(part, dict):
+            yield "content", text_of(part.get("text"))
+            yield "reasoning_content", text_of(part.get("thinking"))
 
 
 def merged(old: JsonValue, new: JsonValue) -> JsonValue:

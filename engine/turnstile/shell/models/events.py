@@ -16,6 +16,7 @@ from turnstile.core.strict_json import MAX_BYTES
 
 LONGEST = 16  # times the longest answer is a stream's length: each token comes in some 300 bytes of frame
 AFTERWORD = 5.0  # seconds that more is waited for once a reply is whole: its usage comes directly behind it
+_SLACK = 0.1  # part of the idle time by which its end may be noticed late
 _SNIFFED = 5  # bytes that tell a stream from JSON: the length of the longest names of fields, ``event`` and ``retry``
 _FIELDS = (b":", b"data", b"event", b"id:", b"retry")  # WHATWG HTML, "Parsing an event stream"
 _NO_STREAM = (b"{", b"[", b"<", b'"')
@@ -60,6 +61,7 @@ class Patience:
         self._timeout = timeout
         self._idle_timeout = idle_timeout
         self._last_event = self._now()
+        self._alarm = 0.0
         self.limit = asyncio.timeout(timeout)
         self.what = self._not_complete = f"the answer was not complete after {timeout:g} s"
 
@@ -71,8 +73,11 @@ class Patience:
         """Begin to wait for the next bytes, but briefly for those that only say more about a whole reply."""
         idle, end = AFTERWORD if afterword else self._idle_timeout, self._last_event + self._timeout
         soon = self._now() + idle
+        if not afterword and soon <= self._alarm < end:
+            return  # the alarm is late enough: setting it for each piece would cost more than reading the piece
+        self._alarm = soon + idle * _SLACK
         self.what = f"the stream was silent for {idle:g} s" if soon < end else f"{self._not_complete} without an event"
-        self.limit.reschedule(min(soon, end))
+        self.limit.reschedule(min(self._alarm, end))
 
     def wait_for_all(self) -> None:
         """Begin to wait for the end of an answer that is no stream."""
@@ -85,6 +90,9 @@ class EventBytes:
 
     Args:
         max_bytes: The longest event; a whole stream may be `LONGEST` times as long.
+
+    Attributes:
+        problem: Why no more can be read; empty while it can. What came before has been given.
     """
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
@@ -95,42 +103,35 @@ class EventBytes:
         self._last = ""
         self._after_cr = False
         self._begun = False
+        self.problem = ""
 
-    def feed(self, chunk: bytes) -> bytes:
-        """The next bytes, with one kind of line end.
-
-        Raises:
-            Unfit: An event or the stream is too long, or it is no UTF-8.
-        """
+    def feed(self, chunk: bytes) -> str:
+        """The next text, with one kind of line end."""
         self._total += len(chunk)
         if self._total > self._most * LONGEST:
-            raise Unfit(f"a stream of more than {self._most * LONGEST} bytes, no more are read")
+            self.problem = f"a stream of more than {self._most * LONGEST} bytes, no more are read"
         text = self._decoded(chunk)
-        if self._after_cr:
-            text = text.removeprefix("\n") if text else ""
+        if self._after_cr and text:
+            self._after_cr = False
+            text = text.removeprefix("\n")
         if not text:
-            self._after_cr = self._after_cr and not chunk.endswith(b"\n")
-            return b""
+            return ""
         self._after_cr = text[-1] == "\r"
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         self._measure(text)
-        return text.encode()
+        return text
 
-    def end(self) -> bytes:
-        """What ends the last event, which some servers leave open.
-
-        Raises:
-            Unfit: The stream ends inside a character.
-        """
-        self._decoded(b"", final=True)
-        return b"\n\n"
+    def end(self) -> str:
+        """What ends the last event, which some servers leave open."""
+        return self._decoded(b"", final=True) + "\n\n"
 
     def _decoded(self, chunk: bytes, *, final: bool = False) -> str:
         try:
             text = self._decoder.decode(chunk, final)
         except UnicodeDecodeError as error:
-            raise Unfit(f"the stream is not UTF-8: {error.reason}") from None
+            self.problem = f"the stream is not UTF-8: {error.reason}"
+            text = error.object[: error.start].decode()
         if text and not self._begun:
             self._begun = True
             return text.removeprefix(_BOM)
@@ -138,11 +139,15 @@ class EventBytes:
 
     def _measure(self, text: str) -> None:
         """Count what came since the last blank line, which ends an event."""
-        place = (self._last + text).rfind("\n\n")
-        self._event = self._event + len(text) if place < 0 else len(self._last) + len(text) - place
+        place = text.rfind("\n\n")
+        if place >= 0:
+            self._event = len(text) - place
+        else:
+            begins = self._last == "\n" == text[0]
+            self._event = len(text) if begins else self._event + len(text)
         self._last = text[-1]
         if self._event > self._most:
-            raise Unfit(f"an event of more than {self._most} characters, no longer ones are read")
+            self.problem = f"an event of more than {self._most} characters, no longer ones are read"
 
 
 async def start_of(chunks: AsyncIterator[bytes], patience: Patience) -> bytes:

@@ -154,9 +154,7 @@ class Transport:
         return replace(answer, streamed=True)
 
     async def _hear(self, chunks: AsyncIterator[bytes], listener: Listener, patience: Patience) -> None:
-        fit = _Fit(chunks, listener, patience, self._max_bytes)
-        response = httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=fit)
-        async for event in EventSource(response).aiter_sse():
+        async for event in EventSource(_Fit(chunks, listener, patience, self._max_bytes)).aiter_sse():
             patience.heard()
             listener.take(event.event, event.data)
         with suppress(TimeoutError, httpx.TransportError, httpx.DecodingError):
@@ -238,23 +236,31 @@ class _TooSlow(Exception):
     """An answer, or the next piece of it, did not come in time; carries what was waited for."""
 
 
-class _Fit(httpx.AsyncByteStream):
-    """A stream's bytes as httpx-sse can read them, ending as soon as the listener wants no more."""
+class _Fit(httpx.Response):
+    """A stream as httpx-sse can read it, ending as soon as the listener wants no more."""
 
     def __init__(self, chunks: AsyncIterator[bytes], listener: Listener, patience: Patience, max_bytes: int) -> None:
+        super().__init__(200, headers={"content-type": "text/event-stream"})
         self._chunks = chunks
         self._listener = listener
         self._patience = patience
         self._fit = EventBytes(max_bytes)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def aiter_text(self, chunk_size: int | None = None) -> AsyncIterator[str]:  # noqa: ARG002 - httpx's own
         async for chunk in self._chunks:
             if ready := self._fit.feed(chunk):
                 yield ready
             if self._listener.done:
                 return
+            self._check()
             self._patience.wait(afterword=self._listener.whole)
-        yield self._fit.end()
+        end = self._fit.end()
+        self._check()
+        yield end
+
+    def _check(self) -> None:
+        if self._fit.problem:
+            raise Unfit(self._fit.problem)
 
 
 class _Connections:
