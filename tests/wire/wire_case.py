@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +57,7 @@ class Case:
     def client(self, url: str, **options: Any) -> ModelClient:
         """The client of its wire."""
         kind = AnthropicMessages if self.input["api"] == "anthropic" else OpenAIChat
-        return kind("m", base_url=url, **options)
+        return kind("m", base_url=url, **{"stream": bool(self.input.get("stream")), **options})
 
 
 def _read() -> dict[str, Case]:
@@ -175,8 +176,7 @@ def check_body(case: Case, request: WireRequest) -> None:
     """Check what is true of every request: strict JSON in UTF-8, and each call answered once, right after it."""
     body = json.loads(request.content.decode("utf-8"), parse_constant=_refuse)
     assert body["messages"], f"{case.id}: an empty list of messages"
-    if case.input["api"] != "anthropic":
-        check_chat(body["messages"])
+    (check_turns if case.input["api"] == "anthropic" else check_chat)(body["messages"])
 
 
 def check_chat(messages: Sequence[Body]) -> None:
@@ -199,6 +199,27 @@ def check_chat(messages: Sequence[Body]) -> None:
         if message["role"] == "assistant" and not waiting:
             assert message["content"].strip(), "a reply that says nothing"
     assert not waiting, f"calls without a result: {waiting}"
+
+
+def check_turns(messages: Sequence[Body]) -> None:
+    """Check that a history in the Messages API's words is valid."""
+    assert messages[0]["role"] == "user"
+    called: list[str] = []
+    seen: set[str] = set()
+    for place, message in enumerate(messages):
+        assert message["role"] == ("assistant" if place % 2 else "user")
+        listed = blocks(message)
+        assert listed, f"an empty message: {message}"
+        assert all(block["text"].strip() for block in listed if block["type"] == "text")
+        answered = [block["tool_use_id"] for block in listed if block["type"] == "tool_result"]
+        assert answered == called
+        assert all(block["type"] == "tool_result" for block in listed[: len(answered)]), "results come first"
+        called = [block["id"] for block in listed if block["type"] == "tool_use"]
+        assert len(seen.union(called)) == len(seen) + len(called), f"an id for two calls: {called}"
+        assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", call_id) for call_id in called)
+        assert all(isinstance(block["input"], dict) for block in listed if block["type"] == "tool_use")
+        seen.update(called)
+    assert not called, f"calls without a result: {called}"
 
 
 def _refuse(name: str) -> None:
