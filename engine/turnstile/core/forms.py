@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from math import isfinite
@@ -139,39 +140,58 @@ def record_form(kind: type) -> Form:
         ConfigurationError: A field's type has no form.
     """
     forms = _fields(kind)
-    required = {field.name for field in fields(kind) if field.default is field.default_factory is MISSING}
+    return Form(_writer(kind, forms), _reader(kind, forms))
+
+
+def _writer(kind: type, forms: Mapping[str, Form]) -> Callable[[object], JsonValue]:
+    parts = [(name, form.write) for name, form in forms.items()]
 
     def write(value: object) -> JsonValue:
         if type(value) is not kind:
             return _refuse(f"a {kind.__name__}", value)
-        return _named((name, form.write, getattr(value, name)) for name, form in forms.items())
+        written: dict[str, JsonValue] = {}
+        name = ""
+        try:
+            for name, convert in parts:
+                written[name] = convert(getattr(value, name))
+        except Misfit as misfit:
+            misfit.path.insert(0, name)
+            raise
+        return written
+
+    return write
+
+
+def _reader(kind: type, forms: Mapping[str, Form]) -> Callable[[JsonValue], object]:
+    parts = [(name, form.read) for name, form in forms.items()]
+    required = {field.name for field in fields(kind) if field.default is field.default_factory is MISSING}
 
     def read(value: JsonValue) -> object:
         if not isinstance(value, dict):
             return _refuse("an object", value)
-        missing, unknown = required - value.keys(), value.keys() - forms.keys()
-        if missing or unknown:
-            msg = f"expected the fields {', '.join(forms)}; missing: {sorted(missing)}, unknown: {sorted(unknown)}"
-            raise Misfit(msg)
-        read_fields = _named((name, form.read, value[name]) for name, form in forms.items() if name in value)
+        if value.keys() != forms.keys():
+            _check_names(value.keys(), required, forms.keys())
+        found: dict[str, object] = {}
+        name = ""
         try:
-            return kind(**read_fields)
+            for name, convert in parts:
+                if name in value:
+                    found[name] = convert(value[name])
+            return kind(**found)
+        except Misfit as misfit:
+            misfit.path.insert(0, name)
+            raise
         except (ValueError, ConfigurationError) as error:
             raise Misfit(str(error)) from None
 
-    return Form(write, read)
+    return read
 
 
-def _named(parts: Iterable[tuple[str, Callable[[V], W], V]]) -> dict[str, W]:
-    converted: dict[str, W] = {}
-    name = ""
-    try:
-        for name, convert, value in parts:
-            converted[name] = convert(value)
-    except Misfit as misfit:
-        misfit.path.insert(0, name)
-        raise
-    return converted
+def _check_names(found: AbstractSet[str], required: AbstractSet[str], known: AbstractSet[str]) -> None:
+    missing, unknown = required - found, found - known
+    if missing or unknown:
+        msg = f"expected the fields {', '.join(known)}; missing: {sorted(missing)}, unknown: {sorted(unknown)}"
+        raise Misfit(msg)
 
 
 def _fields(kind: type) -> dict[str, Form]:
