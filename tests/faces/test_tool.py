@@ -38,7 +38,7 @@ class Greeter:
         """Greet somebody."""
         return f"{self.word} {name}"
 
-    async def __call__(self, name: str) -> str:
+    async def __call__(self, name: str) -> str:  # noqa: D102 - so that the class's docstring is the description
         return self.greet(name)
 
 
@@ -90,7 +90,7 @@ def test_whatever_can_be_called_makes_a_tool(
     function: Callable[..., Any],
     name: str,
     description: str,
-    is_async: bool,
+    is_async: bool,  # noqa: FBT001 - a table's column
 ) -> None:
     """Bound methods, callable objects, partials and decorated functions are how programs hand over functions."""
     made = tool(function)
@@ -125,7 +125,7 @@ def test_a_name_that_servers_refuse_is_refused_at_once(name: str) -> None:
     assert "^[a-zA-Z0-9_-]{1,64}$" in str(raised.value)
 
 
-def _no_hint(city) -> str:  # type: ignore[no-untyped-def]
+def _no_hint(city) -> str:  # type: ignore[no-untyped-def] # noqa: ANN001
     return str(city)
 
 

@@ -146,7 +146,7 @@ def test_a_call_is_told_once_it_is_decided() -> None:
         pytest.param((CALLS, Cancelled()), Limits(), False, id="the run is cancelled before it starts"),
     ],
 )
-def test_a_call_that_never_ran_is_told_too(events: tuple[Event, ...], limits: Limits, began: bool) -> None:
+def test_a_call_that_never_ran_is_told_too(events: tuple[Event, ...], limits: Limits, began: bool) -> None:  # noqa: FBT001
     """A call that a limit or a cancellation took away would otherwise be missing from the log."""
     last = lines(*events, start=RunStarted("r1", "?", limits=limits), began=began)[-1]
 
@@ -388,7 +388,7 @@ def test_a_file_that_cannot_be_opened_is_told_with_the_way_out(tmp_path: Path, p
         JsonLog(path)
 
 
-@pytest.mark.parametrize("make", [lambda: 5, lambda: open(os.devnull, "rb")])
+@pytest.mark.parametrize("make", [lambda: 5, lambda: open(os.devnull, "rb")])  # noqa: PTH123, SIM115
 def test_what_cannot_be_written_is_refused_at_once(make: Callable[[], io.BytesIO]) -> None:
     """A log that fails at its first line would be dropped in the middle of a run."""
     target = make()
@@ -447,7 +447,7 @@ def test_standard_output_takes_lines(capfd: pytest.CaptureFixture[str]) -> None:
     """The command line's --log-json - is this."""
     with JsonLog("-") as log:
         log.observe(*play()[0])
-    print("the program's own words still go there")
+    print("the program's own words still go there")  # noqa: T201
 
     first, second = capfd.readouterr().out.splitlines()
     assert orjson.loads(first)["event"] == "run_started"

@@ -255,7 +255,7 @@ async def test_a_proxy_is_left_out_where_it_should_be(
         monkeypatch.setenv("ALL_PROXY", proxy.url)
         monkeypatch.setenv("NO_PROXY", no_proxy)
         # 0.0.0.0 leads to this machine, and is none of the addresses that never go through a proxy.
-        client = OpenAIChat("m", base_url=server.url.replace("127.0.0.1", "0.0.0.0"), **options)
+        client = OpenAIChat("m", base_url=server.url.replace("127.0.0.1", "0.0.0.0"), **options)  # noqa: S104
         assert await said(client, hello) == "done"
         await client.aclose()
     assert proxy.requests == []

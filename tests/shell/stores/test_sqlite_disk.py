@@ -51,13 +51,13 @@ class Disk(apsw.VFS):
             if fully:
                 write(self._safe[name])
 
-    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802 - SQLite's name
         """Open a file; its name is on the disk from now on."""
         path = name.filename() if isinstance(name, apsw.URIFilename) else str(name)
         self._safe.setdefault(path, bytearray())
         return DiskFile(self, path, name, flags)
 
-    def xDelete(self, filename: str, syncdir: bool) -> None:
+    def xDelete(self, filename: str, syncdir: bool) -> None:  # noqa: N802, FBT001 - SQLite's signature
         """Delete a file."""
         super().xDelete(filename, syncdir)
         self._safe.pop(filename, None)
@@ -72,7 +72,7 @@ class DiskFile(apsw.VFSFile):
         self._disk = disk
         self._path = path
 
-    def xWrite(self, data: bytes, offset: int) -> None:
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 - SQLite's name
         """Write, to the kernel's memory."""
         self._disk.fail("xWrite")
         super().xWrite(data, offset)
@@ -84,7 +84,7 @@ class DiskFile(apsw.VFSFile):
 
         self._disk.written(self._path, write)
 
-    def xTruncate(self, newsize: int) -> None:
+    def xTruncate(self, newsize: int) -> None:  # noqa: N802 - SQLite's name
         """Cut the file short, in the kernel's memory."""
         super().xTruncate(newsize)
 
@@ -93,7 +93,7 @@ class DiskFile(apsw.VFSFile):
 
         self._disk.written(self._path, write)
 
-    def xSync(self, flags: int) -> None:
+    def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
         """Bring the file to the disk."""
         try:
             self._disk.fail("xSync")

@@ -139,13 +139,13 @@ async def test_tools_see_the_callers_context_and_keep_theirs(stage: type[Stage])
 async def test_what_a_sync_function_gives_to_await_is_awaited(stage: type[Stage]) -> None:
     """A decorator often hides that a function is async; its result must not be the text of a coroutine."""
 
-    async def inner(fails: bool) -> str:
+    async def inner(fails: bool) -> str:  # noqa: FBT001 - a tool's parameter
         await asyncio.sleep(0)
         if fails:
             raise ValueError("inside")
         return f"on {threading.get_ident()}"
 
-    def hidden(fails: bool = False) -> Awaitable[str]:
+    def hidden(fails: bool = False) -> Awaitable[str]:  # noqa: FBT001, FBT002 - a tool's parameter
         return inner(fails)
 
     batch = await stage(hidden).play("hidden", ("hidden", '{"fails":true}'))
@@ -277,7 +277,7 @@ async def test_a_result_is_never_longer_than_its_tool_allows(stage: type[Stage])
     """One large page must not push the conversation out of the model's context, and an error text neither."""
 
     @tool(max_result_chars=200)
-    def page(fails: bool = False) -> str:
+    def page(fails: bool = False) -> str:  # noqa: FBT001, FBT002 - a tool's parameter
         if fails:
             raise ValueError("x" * 10_000)
         return "y" * 10_000
@@ -437,7 +437,7 @@ async def test_an_order_in_a_task_group_is_heard(stage: type[Stage]) -> None:
 async def test_an_interrupt_stops_the_batch_and_goes_on(
     stage: type[Stage],
     error: BaseException,
-    in_thread: bool,
+    in_thread: bool,  # noqa: FBT001 - a table's column
 ) -> None:
     """An interrupt is the user's, not the model's; the history stays whole (keyboardinterrupt-in-sync-tool)."""
 

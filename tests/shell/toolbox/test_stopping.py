@@ -258,7 +258,7 @@ async def test_a_timeout_says_tool_and_limit(
     access: str,
     status: str,
     text: str,
-    in_thread: bool,
+    in_thread: bool,  # noqa: FBT001 - a table's column
 ) -> None:
     """The model must know whether it may simply try again, or something may have happened out there."""
     let_go = threading.Event()

@@ -98,7 +98,7 @@ def nested(depth: int) -> list[object]:
         (dt.date(2026, 5, 1), '"2026-05-01"'),
         (decimal.Decimal("1.10"), '"1.10"'),
         (uuid.UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
-        (pathlib.PurePosixPath("/tmp"), '"/tmp"'),
+        (pathlib.PurePosixPath("/tmp"), '"/tmp"'),  # noqa: S108 - a text
         (ipaddress.ip_address("::1"), '"::1"'),
         (collections.deque([1]), "[1]"),
         ({"at": ipaddress.ip_address("::1")}, '{"at":"::1"}'),

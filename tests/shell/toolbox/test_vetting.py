@@ -35,7 +35,7 @@ def poll() -> str:
 
 
 @tool
-def cleanup(dry_run: bool = False) -> str:
+def cleanup(dry_run: bool = False) -> str:  # noqa: FBT001, FBT002 - as in the wire case
     """Clean up."""
     pytest.fail("vetting never runs a tool")
 
