@@ -201,10 +201,16 @@ def finish(run: RunState, event: Event, reason: str) -> RunState:
         reason,
         detail=run.stopping.detail if run.stopping else _detail(run, event, reason),
         exhausted=run.wrapping_up,
-        flags=("empty_answer",) if reason == StopReason.EMPTY_ANSWER else (),
+        flags=_flags(event, reason),
         error=event if isinstance(event, ModelFailed) else None,
     )
     return evolve(run, stop=stop, stopping=None)
+
+
+def _flags(event: Event, reason: str) -> tuple[str, ...]:
+    if reason == StopReason.EMPTY_ANSWER:
+        return ("empty_answer",)
+    return event.reply.flags if isinstance(event, ModelReplied) and reason == StopReason.ANSWERED else ()
 
 
 def stop_reason(run: RunState, event: Event) -> str:

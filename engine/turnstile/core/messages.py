@@ -95,6 +95,7 @@ class Reply:
         wire: Which protocol and server it came from; empty when that makes no difference.
         native: JSON text of what the same server wants back unchanged (signed reasoning, a provider's own fields), in
             that protocol's form. What it says of calls is matched with `calls` by their order, since ids may change.
+        flags: What a reader should know about it when it looks well, such as ``suspected_text_tool_call``.
     """
 
     text: str = ""
@@ -108,6 +109,7 @@ class Reply:
     request_id: str = ""
     wire: str = ""
     native: str = ""
+    flags: tuple[str, ...] = ()
 
     @property
     def says_something(self) -> bool:

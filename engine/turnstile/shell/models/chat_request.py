@@ -14,10 +14,12 @@ from turnstile.core.errors import ConfigurationError, InvalidJSON
 from turnstile.core.messages import Exchange, Item, Reply, ToolCall, UserTurn
 from turnstile.core.strict_json import JsonValue, loads
 from turnstile.ports import ModelRequest, ToolSpec
+from turnstile.shell.models import prompted
 from turnstile.shell.models.chat_parts import parts_of
 from turnstile.shell.models.chat_reply import CALL_ECHO
 from turnstile.shell.models.json_text import as_dict, dumps
 from turnstile.shell.models.options import ChatOptions
+from turnstile.shell.models.schema_forms import inlined, strict
 
 Message = dict[str, JsonValue]
 
@@ -86,7 +88,12 @@ class ChatEncoder:
         return {"stream": True, **({"stream_options": usage} if self._options["stream_usage"] else {})}
 
     def _offers(self, request: ModelRequest) -> bool:
+        if self._is_prompted(request):
+            return False
         return bool(request.tools) and (request.tools_on or self._options["tools_off"] == "none")
+
+    def _is_prompted(self, request: ModelRequest) -> bool:
+        return bool(request.tools) and self._options["tool_calling"] == "prompted"
 
     def _rest(self, request: ModelRequest) -> dict[str, JsonValue]:
         """What the body says besides messages and tools."""
@@ -106,6 +113,8 @@ class ChatEncoder:
 
     def _output(self, request: ModelRequest) -> dict[str, JsonValue]:
         schema, how = request.output_schema, self._options["output_format"]
+        if self._is_prompted(request):
+            schema = prompted.schema_of(request)
         beside_tools = self._offers(request) and request.tools_on
         if schema is None or how == "nothing" or (beside_tools and not self._options["output_with_tools"]):
             return {}
@@ -115,16 +124,19 @@ class ChatEncoder:
 
     def _messages(self, request: ModelRequest) -> bytes:
         system: list[Message] = []
-        if request.instructions:
-            system = [{"role": self._options["system_placement"], "content": request.instructions}]
+        instructions = prompted.instructions_of(request) if self._is_prompted(request) else request.instructions
+        if instructions:
+            system = [{"role": self._options["system_placement"], "content": instructions}]
         if self._options["merge_consecutive"]:
-            messages = [message for item in request.items for message in self._said(item)]
+            in_words = self._is_prompted(request)
+            messages = [message for item in request.items for message in self._said(item, in_words=in_words)]
             return b",".join(map(dumps, _merged(system + messages)))
         pieces = [*map(dumps, system), *self._pieces(request)]
         return b",".join(filter(None, pieces))
 
     def _pieces(self, request: ModelRequest) -> list[bytes]:
-        memo, shape, items = request.memo, self._shape, request.items
+        in_words = self._is_prompted(request)
+        memo, shape, items = request.memo, f"{self._shape} {in_words}", request.items
         if len(memo) > 2 * len(items) + 64:  # a window has left behind what it no longer carries
             memo.clear()
         pieces: list[bytes] = []
@@ -132,19 +144,21 @@ class ChatEncoder:
         for place, item in enumerate(items):
             piece = memo.get((shape, id(item)))
             if not isinstance(piece, Piece) or piece.source is not item:
-                piece = Piece(b",".join(map(dumps, self._said(item))))
+                piece = Piece(b",".join(map(dumps, self._said(item, in_words=in_words))))
                 piece.source = item
                 if place < last:
                     memo[shape, id(item)] = piece
             pieces.append(piece)
         return pieces
 
-    def _said(self, item: Item) -> list[Message]:
+    def _said(self, item: Item, *, in_words: bool) -> list[Message]:
         """The messages of an item; none for a reply that says nothing, which strict servers refuse."""
         if isinstance(item, UserTurn):
             return [{"role": "user", "content": parts_of(item) if item.attachments else item.text}]
         if not item.reply.calls and not item.reply.says_something:
             return []
+        if in_words:
+            return prompted.said(item)
         return [self._assistant(item.reply), *self._results(item)]
 
     def _assistant(self, reply: Reply) -> Message:
@@ -182,10 +196,19 @@ class ChatEncoder:
         if kept is None or kept.source is not tools:
             if len(self._tools) >= _TOOLS_KEPT:
                 self._tools.clear()
-            kept = Piece(dumps([_tool(spec) for spec in tools]))
+            kept = Piece(dumps([self._tool(spec) for spec in tools]))
             kept.source = tools
             self._tools[id(tools)] = kept
         return kept
+
+    def _tool(self, spec: ToolSpec) -> Message:
+        # OpenAI refuses an object schema without properties, so a tool without parameters gets empty ones.
+        parameters: dict[str, JsonValue] = {"type": "object", "properties": {}, **spec.parameters}
+        if self._options["inline_refs"]:
+            parameters = inlined(parameters)
+        closed = strict({"required": [], **parameters}) if self._options["strict_tools"] else None
+        function: Message = {"name": spec.name, "description": spec.description, "parameters": closed or parameters}
+        return {"type": "function", "function": function | ({"strict": True} if closed else {})}
 
 
 def safe_name(name: str) -> str:
@@ -223,15 +246,6 @@ def _with_control_characters(arguments: str) -> JsonValue:
         return loads(arguments, control_characters=True)
     except InvalidJSON:
         return None
-
-
-def _tool(spec: ToolSpec) -> Message:
-    # OpenAI refuses an object schema without properties, so a tool without parameters gets empty ones.
-    parameters: JsonValue = {"type": "object", "properties": {}, **spec.parameters}
-    return {
-        "type": "function",
-        "function": {"name": spec.name, "description": spec.description, "parameters": parameters},
-    }
 
 
 def _merged(messages: Sequence[Message]) -> list[Message]:

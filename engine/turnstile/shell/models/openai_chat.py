@@ -13,6 +13,7 @@ from turnstile.core.limits import Price
 from turnstile.core.messages import Reply
 from turnstile.core.strict_json import JsonValue
 from turnstile.ports import Delta, ModelRequest
+from turnstile.shell.models import prompted
 from turnstile.shell.models.address import address_of, headers_of
 from turnstile.shell.models.answer import Answer
 from turnstile.shell.models.chat_reply import Reading, read_body, read_reply
@@ -22,6 +23,7 @@ from turnstile.shell.models.failures import broken_off, unreadable
 from turnstile.shell.models.options import ChatOptions, complete, is_positive
 from turnstile.shell.models.pricing import Pricing
 from turnstile.shell.models.redaction import Redactor
+from turnstile.shell.models.text_calls import with_text_calls
 
 if TYPE_CHECKING:
     from turnstile.shell.models.transport import Transport
@@ -98,7 +100,8 @@ class OpenAIChat:
             ConfigurationError: The request's settings cannot be sent, or the environment names a proxy that cannot be
                 used.
         """
-        stream = ChatStream(progress, echo=self._reading.echo, think_tags=self._reading.think_tags)
+        is_prompted = bool(request.tools) and self._options["tool_calling"] == "prompted"
+        stream = ChatStream(progress, echo=self._reading.echo, think_tags=self._reading.think_tags, quiet=is_prompted)
         body = self._encoder.body(request, stream=self._stream)
         answer = await (self._open().stream(body, stream) if self._stream else self._open().post(body))
         if isinstance(answer, ModelFailed):
@@ -109,13 +112,24 @@ class OpenAIChat:
             reply = self._put_together(stream, answer, now, limit)
         else:
             reply = read_reply(answer, self._clean, now, limit, self._reading)
+        if isinstance(reply, Reply):
+            reply = self._with_calls(reply, request)
         if not isinstance(reply, Reply):
             return reply
         if reply.reasoning and not answer.streamed:
             progress(Delta("reasoning", reply.reasoning))
-        if reply.text and not answer.streamed:
+        if reply.text and (is_prompted or not answer.streamed):
             progress(Delta("text", reply.text))
         return replace(reply, cost=self._pricing.cost(reply.usage))
+
+    def _with_calls(self, reply: Reply, request: ModelRequest) -> Reply | ModelFailed:
+        """The reply with the calls that stand in its text, where tools were offered and none was called."""
+        names = [spec.name for spec in request.tools] if request.tools_on else []
+        if request.tools and self._options["tool_calling"] == "prompted":
+            return prompted.read(reply, names=names)
+        if not names or reply.calls:
+            return reply
+        return with_text_calls(reply, names, run=self._options["text_tool_calls"] == "run")
 
     def _put_together(self, stream: ChatStream, answer: Answer, now: float, limit: int | None) -> Reply | ModelFailed:
         stream.close()

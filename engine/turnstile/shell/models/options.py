@@ -45,6 +45,11 @@ class ChatOptions(ServerOptions, total=False):
         stream_usage: Whether a stream's usage is asked for, which servers that know no ``stream_options`` refuse.
         think_tags: What becomes of reasoning that a server leaves at the beginning of the text, between ``<think>`` and
             ``</think>``: ``strip`` makes reasoning of it, ``keep`` leaves the text as it is.
+        text_tool_calls: What becomes of a call that stands in the text: a ``flag`` on the answer, or, with ``run``, the
+            call that it is.
+        tool_calling: ``native``, or ``prompted``: the tools stand in the instructions, and the reply is JSON.
+        inline_refs: Whether references in schemas are replaced by what they name, for servers that know none.
+        strict_tools: Whether tools whose schema allows it are marked as ``strict``.
         echo: Fields of a message that the server wants back as they came (OpenRouter's ``reasoning_details``).
     """
 
@@ -59,6 +64,10 @@ class ChatOptions(ServerOptions, total=False):
     output_with_tools: bool
     stream_usage: bool
     think_tags: Literal["keep", "strip"]
+    text_tool_calls: Literal["flag", "run"]
+    tool_calling: Literal["native", "prompted"]
+    inline_refs: bool
+    strict_tools: bool
     echo: tuple[str, ...]
 
 
@@ -98,6 +107,10 @@ DEFAULTS: ChatOptions = {
     "output_with_tools": False,
     "stream_usage": True,
     "think_tags": "keep",
+    "text_tool_calls": "flag",
+    "tool_calling": "native",
+    "inline_refs": False,
+    "strict_tools": False,
     "echo": (),
     **SERVER_DEFAULTS,
 }
