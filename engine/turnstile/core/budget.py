@@ -6,13 +6,15 @@ from math import inf
 from typing import Literal
 
 from turnstile.core.events import ModelReplied
-from turnstile.core.history import CHARS_PER_ITEM
+from turnstile.core.history import CHARS_PER_ITEM, length_of
 from turnstile.core.messages import Reply
 from turnstile.core.run_state import RunState
 
 LimitName = Literal["token_limit", "cost_limit", ""]
 
 CHARS_PER_TOKEN = 3  # OpenAI's help page "What are tokens" says 4 for English; code and other scripts need more tokens
+SAMPLE = 500  # characters that an assumption about their tokens weighs as much as, once requests are measured
+DENSEST, THINNEST = 0.5, 8.0  # characters a token: Chinese to a tokenizer without it, and English in long words
 LEAST_OUTPUT = 64  # a reply of fewer tokens is not worth its request
 WRAP_UP_EXTRA = 256  # tokens of the engine's words when it asks for a last answer, "not run" to 8 calls included
 
@@ -20,15 +22,30 @@ WRAP_UP_EXTRA = 256  # tokens of the engine's words when it asks for a last answ
 def estimate_input(run: RunState) -> int:
     """Tokens of the next request, measured by the last whose tokens are known; what waits in the inbox goes with it."""
     chars, tokens = run.measured
-    size = request_size(run) + sum(len(text) + CHARS_PER_ITEM for text in run.inbox)
+    size = request_size(run) + sum(length_of(text) + CHARS_PER_ITEM for text in run.inbox)
     if size < chars:  # older items were left out since
         return max(1, tokens * size // chars)
-    return max(1, tokens + (size - chars) // CHARS_PER_TOKEN)
+    return max(1, tokens + int((size - chars) / (run.chars_per_token or CHARS_PER_TOKEN)))
+
+
+def measure(run: RunState, tokens: int) -> tuple[tuple[int, int], float | None]:
+    """What is known of sizes once a request's tokens are said: its size with them, and how many characters a token has.
+
+    The latter comes from what the request had more than the one measured before it, since much of the first is said by
+    the server and not by us; little text says little, and changes little.
+    """
+    size, (chars, counted) = request_size(run), run.measured
+    known = run.chars_per_token
+    if not counted or size <= chars:
+        return (size, tokens), known
+    added = tokens - counted + SAMPLE / (known or CHARS_PER_TOKEN)
+    per_token = (size - chars + SAMPLE) / added if added > 0 else THINNEST
+    return (size, tokens), min(THINNEST, max(DENSEST, per_token))
 
 
 def request_size(run: RunState) -> int:
     """Size in characters of what the run's requests carry so far."""
-    return run.start.tools_size + len(run.start.instructions) + run.history.size(run.window_start)
+    return run.start.tools_size + length_of(run.start.instructions) + run.history.size(run.window_start)
 
 
 def charge(run: RunState, reply: Reply) -> int:
@@ -37,7 +54,7 @@ def charge(run: RunState, reply: Reply) -> int:
     tokens_in = usage.input_tokens if usage and usage.input_tokens is not None else estimate_input(run)
     if usage and usage.output_tokens is not None:
         return tokens_in + usage.output_tokens
-    written = len(reply.text) + len(reply.reasoning) + sum(len(call.arguments) for call in reply.calls)
+    written = sum(map(length_of, (reply.text, reply.reasoning, *(call.arguments for call in reply.calls))))
     return tokens_in + written // CHARS_PER_TOKEN + 1
 
 

@@ -6,7 +6,7 @@ afterwards. `accept` counts a reply and puts it in its place, and every row of `
 
 from __future__ import annotations
 
-from turnstile.core.budget import CHARS_PER_TOKEN, charge, charge_cost, price, request_size
+from turnstile.core.budget import CHARS_PER_TOKEN, charge, charge_cost, measure, price, request_size
 from turnstile.core.events import (
     Cancelled,
     DeadlinePassed,
@@ -18,7 +18,7 @@ from turnstile.core.events import (
 )
 from turnstile.core.guards import carried, limit_of
 from turnstile.core.limits import StopReason
-from turnstile.core.messages import Exchange, ToolResult, Usage, UserTurn
+from turnstile.core.messages import Exchange, ToolResult, UserTurn
 from turnstile.core.run_state import Batch, RunState, Stop, evolve, unanswered
 
 CUT_CALL = "not run: the reply was cut by its token limit before the call was complete; make it again, shorter"
@@ -88,7 +88,7 @@ def trim(run: RunState, event: ModelFailed) -> RunState:
 
 def next_model(run: RunState, event: ModelFailed) -> RunState:
     """Go on with the next model, which has all its attempts."""
-    return evolve(run, model=run.model + 1, retries=0, failure=event, measured=(0, 0))
+    return evolve(run, model=run.model + 1, retries=0, failure=event, measured=(0, 0), chars_per_token=None)
 
 
 def repair_call(run: RunState, event: ModelFailed) -> RunState:
@@ -109,7 +109,8 @@ def accept(run: RunState, event: ModelReplied) -> RunState:
     history = run.history
     if not reply.calls and (reply.says_something or reply.finish == "pause"):
         history = history.append(Exchange(reply))
-    told = usage is not None and usage.input_tokens is not None
+    tokens = usage.input_tokens if usage else None
+    measured, per_token = (run.measured, run.chars_per_token) if tokens is None else measure(run, tokens)
     return evolve(
         run,
         history=history,
@@ -124,7 +125,8 @@ def accept(run: RunState, event: ModelReplied) -> RunState:
         cost=run.cost + (paid or 0.0),
         charged_cost=run.charged_cost + charge_cost(run, reply),
         unpriced=run.unpriced + (paid is None),
-        measured=(request_size(run), (usage or Usage()).input_tokens or 0) if told else run.measured,
+        measured=measured,
+        chars_per_token=per_token,
     )
 
 

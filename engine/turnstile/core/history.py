@@ -17,15 +17,20 @@ CHARS_PER_IMAGE = 4_800  # 1,600 tokens, what a picture costs at most at the usu
 CHARS_PER_ITEM = 16  # about four tokens of framing a message, as OpenAI's cookbook counts them ("How to count tokens")
 
 
+def length_of(text: str) -> int:
+    """The length of a text for estimates of its tokens: in UTF-8, since other scripts need more tokens a character."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
 def size_of(item: Item) -> int:
-    """A rough size of an item in characters, for estimates of its tokens."""
+    """A rough size of an item in characters, as `length_of` counts them, for estimates of its tokens."""
     if isinstance(item, UserTurn):
-        return len(item.text) + CHARS_PER_ITEM + sum(map(_size_of_attachment, item.attachments))
-    size = len(item.reply.text) + len(item.reply.native) + CHARS_PER_ITEM
+        return length_of(item.text) + CHARS_PER_ITEM + sum(map(_size_of_attachment, item.attachments))
+    size = length_of(item.reply.text) + length_of(item.reply.native) + CHARS_PER_ITEM
     for call in item.reply.calls:
-        size += len(call.name) + len(call.arguments) + CHARS_PER_ITEM
+        size += length_of(call.name) + length_of(call.arguments) + CHARS_PER_ITEM
     for result in item.results:
-        size += len(result.content) + CHARS_PER_ITEM
+        size += length_of(result.content) + CHARS_PER_ITEM
     return size
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from turnstile.core.events import ModelFailed, ModelReplied, RunStarted
-from turnstile.core.history import History
+from turnstile.core.history import History, length_of
 from turnstile.core.limits import Limits
 from turnstile.core.messages import Exchange, Message, Reply, ToolResult, Usage, UserTurn
 from turnstile.core.states import START
@@ -73,6 +73,7 @@ class RunState:
         charged_cost: The same counted against the limit: a reply of unknown price at its worst case.
         unpriced: Replies whose price is unknown.
         measured: Size in characters and tokens of the last request whose tokens were said.
+        chars_per_token: How many characters a token has, as measured requests tell; ``None`` before two of them.
         model: Index of the model in use.
         trimmed: Whether old items were left out since the last accepted reply.
         window_start: Index of the first item that requests still carry.
@@ -105,6 +106,7 @@ class RunState:
     charged_cost: float = 0.0
     unpriced: int = 0
     measured: tuple[int, int] = (0, 0)
+    chars_per_token: float | None = None
     model: int = 0
     trimmed: bool = False
     window_start: int = 0
@@ -168,8 +170,19 @@ else:
 
 def begin_run(start: RunStarted) -> RunState:
     """The state of a run that has just started."""
-    history = History(start.history).append(UserTurn(start.prompt, attachments=start.attachments))
-    return RunState(start=start, state=START.name, history=history)
+    past = History(start.history)
+    history = past.append(UserTurn(start.prompt, attachments=start.attachments))
+    return RunState(start=start, state=START.name, history=history, measured=_measured_before(start, past))
+
+
+def _measured_before(start: RunStarted, past: History) -> tuple[int, int]:
+    """Size and tokens of the last request of a conversation that goes on, if its server said them."""
+    for place in range(len(past) - 1, -1, -1):
+        item = past[place]
+        if isinstance(item, Exchange) and item.reply.usage and item.reply.usage.input_tokens:
+            before = past.size() - past.size(place)
+            return start.tools_size + length_of(start.instructions) + before, item.reply.usage.input_tokens
+    return 0, 0
 
 
 def unanswered(run: RunState, why: str) -> tuple[ToolResult, ...]:
