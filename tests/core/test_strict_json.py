@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnstile.core.errors import InvalidJSON, TurnstileError
-from turnstile.core.strict_json import MAX_DEPTH, MAX_DIGITS, JsonValue, digest, loads
+from turnstile.core.strict_json import MAX_DEPTH, MAX_DIGITS, MAX_VALUES, JsonValue, digest, loads
 
 values: st.SearchStrategy[JsonValue] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -202,3 +202,12 @@ def test_what_no_double_or_utf_8_holds_has_a_digest_of_its_own(left: JsonValue, 
 def test_the_same_number_written_in_other_ways_has_one_digest() -> None:
     """A model that writes 1.0 for 1 makes the same call."""
     assert digest("tool", loads("[1, 100, 0]")) == digest("tool", loads("[1.0, 1e2, -0.0]"))
+
+
+def test_a_text_of_millions_of_values_is_refused_before_it_is_read() -> None:
+    """A few megabytes of brackets would take a hundred times their size; commas in texts are none."""
+    with pytest.raises(InvalidJSON, match="more than 1000000 values"):
+        loads("[" + "0," * MAX_VALUES + "0]")
+    with pytest.raises(InvalidJSON, match="more than 1000000 values"):
+        loads("[" + "[]," * MAX_VALUES + "[]]")
+    assert loads('["' + "," * 2 * MAX_VALUES + '"]') == ["," * 2 * MAX_VALUES]

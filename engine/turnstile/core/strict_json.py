@@ -17,9 +17,11 @@ JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "Jso
 
 MAX_BYTES = 16 * 1024 * 1024  # above any model server's answer; a context of a million tokens is about 4 MB of text
 MAX_DEPTH = 64  # above any real schema or argument; CPython's own decoder recurses, so the cap also guards its stack
+MAX_VALUES = 1_000_000  # values take some 60 bytes each: 16 MB of ``[],[],…`` would become 300 MB
 MAX_DIGITS = 400  # 10**308 is the largest double (IEEE 754); Python refuses integer texts above 4,300 digits
 
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
+_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"?|,', re.DOTALL)
 
 
 def loads(
@@ -46,6 +48,7 @@ def loads(
             msg = f"not UTF-8 at byte {error.start}"
             raise InvalidJSON(msg) from None
     _check_depth(text, max_depth)
+    _check_values(text)
     try:
         value: JsonValue = (_LENIENT if control_characters else _STRICT).decode(text)
     except json.JSONDecodeError as error:
@@ -79,6 +82,15 @@ def _check_depth(text: str, max_depth: int) -> None:
         if depth > max_depth:
             msg = f"nested deeper than {max_depth} levels"
             raise InvalidJSON(msg)
+
+
+def _check_values(text: str) -> None:
+    """Refuse what would take far more memory than its text; all values but the first in each place follow a comma."""
+    if text.count(",") < MAX_VALUES:
+        return
+    if sum(1 for token in _COMMA.finditer(text) if token[0] == ",") >= MAX_VALUES:
+        msg = f"more than {MAX_VALUES} values"
+        raise InvalidJSON(msg)
 
 
 def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:

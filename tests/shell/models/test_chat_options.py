@@ -12,7 +12,7 @@ import pytest
 
 from turnstile import Agent, Attachment, Limits, tool
 from turnstile.core.events import ModelFailed
-from turnstile.core.messages import Exchange, Reply, ToolCall, ToolResult, UserTurn
+from turnstile.core.messages import Exchange, Item, Reply, ToolCall, ToolResult, UserTurn
 from turnstile.models import OpenAIChat
 from turnstile.ports import Delta, ModelRequest, ToolSpec
 from turnstile.shell.models.schema_forms import inlined, strict
@@ -178,9 +178,8 @@ async def test_prompted_calls_go_out_and_come_back_as_json() -> None:
         await client.aclose()
     assert result.output == "20 °C"
     assert heard == [Delta("text", "20 °C")]
-    first, second = (request.body for request in server.requests)
-    assert isinstance(first, dict)
-    assert isinstance(second, dict)
+    bodies: list[Any] = [request.body for request in server.requests]
+    first, second = bodies
     assert "tools" not in first
     assert first["response_format"]["json_schema"]["schema"]["anyOf"][0]["required"] == ["calls"]
     system, question, called, results = second["messages"]
@@ -251,7 +250,7 @@ async def test_the_schema_of_a_prompted_reply(sent: Sent) -> None:
 async def test_a_prompted_history_is_in_the_same_form(sent: Sent) -> None:
     """What a model sees of itself is what it is asked to write, arguments that were no JSON included."""
     call = ToolCall("a", "get_weather", "{oops")
-    items = [
+    items: list[Item] = [
         UserTurn("q"),
         Exchange(Reply(calls=(call,)), (ToolResult("a", "get_weather", "bad"),)),
         Exchange(Reply("x")),

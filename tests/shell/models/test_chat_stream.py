@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -454,8 +455,10 @@ def test_where_bytes_are_cut_makes_no_difference(data: st.DataObject, hello: Mod
     every = [content[place : place + 1] for place in range(len(content))]
     exchanges = [{"raw_hex_chunks": [part.hex() for part in parts if part]} for parts in ([content], cuts, every)]
 
+    stream = data.draw(st.booleans())
+
     async def outcomes() -> list[Reply | ModelFailed]:
-        client = OpenAIChat("m", base_url=server.url)
+        client = OpenAIChat("m", base_url=server.url, stream=stream)
         try:
             return [await client.reply(hello, lambda delta: None) for _ in exchanges]
         finally:
@@ -464,3 +467,46 @@ def test_where_bytes_are_cut_makes_no_difference(data: st.DataObject, hello: Mod
     with WireServer(exchanges) as server:
         whole, *others = asyncio.run(outcomes())
     assert others == [whole, whole]
+
+
+@pytest.mark.parametrize(
+    ("piece_of_it", "words"),
+    [
+        pytest.param(b"data: " + b"x" * 1_000_000, "an event of more than", id="one-endless-event"),
+        pytest.param(
+            b"data: x\ndata: " + b"x" * 1_000_000 + b"\n", "an event of more than", id="one-endless-event-in-lines"
+        ),
+        pytest.param((text("x" * 1_000_000) + "\n\n").encode(), "longer than what is kept", id="endless-text"),
+        pytest.param(b'{"choices": "' + b"x" * 1_000_000, "at most", id="endless-body"),
+    ],
+)
+async def test_a_stream_without_end_is_given_up(hello: ModelRequest, piece_of_it: bytes, words: str) -> None:
+    """A server that never stops takes neither all memory nor for ever, and its connection is closed."""
+    closed = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        with suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(piece_of_it)
+                await writer.drain()
+        writer.close()
+        closed.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        client = OpenAIChat("m", base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        failed = await client.reply(hello, lambda delta: None)
+        await closed.wait()
+        await client.aclose()
+    assert isinstance(failed, ModelFailed)
+    assert (failed.kind, words in failed.message) == ("protocol", True), failed
+
+
+@pytest.mark.parametrize("exchange", ["{}", 'data: {"choices":{}}'])
+async def test_a_few_megabytes_of_brackets_are_refused(ask: Ask, exchange: str) -> None:
+    """They would take a hundred times their size once they are read."""
+    failed = await ask({"text": exchange.replace("{}", "[" + "[]," * 1_000_000 + "[]]")})
+    assert isinstance(failed, ModelFailed)
+    assert (failed.kind, "more than 1000000 values" in failed.message) == ("protocol", True), failed

@@ -100,7 +100,7 @@ PROVIDERS = (
     ),
     Provider(
         "mistral", "https://api.mistral.ai/v1", ("MISTRAL_API_KEY",), "docs.mistral.ai/api", "mistral-small-latest",
-        options={"empty_content": "empty", "call_id_format": "nine"},
+        options={"empty_content": "empty", "call_id_format": "nine", "stream_usage": False},  # it streams usage unasked
     ),
     Provider(
         "groq", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), "console.groq.com/docs/openai",
@@ -110,6 +110,7 @@ PROVIDERS = (
     Provider(
         "openrouter", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",), "openrouter.ai/docs/quickstart",
         "openrouter/auto",
+        options={"echo": ("reasoning_details",)},
     ),
     Provider(
         "together", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",),
