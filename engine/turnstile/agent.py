@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
 
 from turnstile.core.context import KeepAll
-from turnstile.core.errors import ConfigurationError, InsideEventLoop
+from turnstile.core.errors import ConfigurationError, InsideEventLoop, UsageError
 from turnstile.core.events import RunStarted
 from turnstile.core.history import History
 from turnstile.core.limits import Limits, Retry
 from turnstile.core.machine import Machine, loop
-from turnstile.core.messages import Item, Message, Prompt, parted
+from turnstile.core.messages import Attachment, Item, Message, Prompt, parted
 from turnstile.core.strict_json import JsonValue
 from turnstile.driver import Outside, Run
 from turnstile.outputs import OutputType
@@ -91,6 +91,7 @@ class Agent(Generic[T]):
 
     Raises:
         ToolDefinitionError: A tool cannot be offered to a model as it is.
+        ConfigurationError: Another option cannot be used as it is.
     """
 
     @overload
@@ -118,6 +119,14 @@ class Agent(Generic[T]):
     ) -> None:
         from turnstile.shell.toolbox import Toolbox
 
+        for option, value, kind, what in (
+            ("name", name, str, "text"),
+            ("limits", limits, Limits, "Limits(…)"),
+            ("retry", retry, Retry, "Retry(…)"),
+            ("machine", machine, Machine, "a Machine, such as loop.extend(…)"),
+            ("settings", settings or {}, Mapping, 'a mapping, such as {"max_tokens": 1000}'),
+        ):
+            _expect(f"Agent's {option}", value, kind, what)
         self.model = model
         self.name = name
         self.instructions = instructions
@@ -131,6 +140,8 @@ class Agent(Generic[T]):
         self.store = store or MemoryStore()
         self.observers = tuple(observers)
         self.settings = dict(settings or {})
+        self._max_output = _max_tokens(self.settings)
+        self._sessions: set[str] = set()
         self._clients: dict[str, ModelClient] = {}
 
     def __repr__(self) -> str:
@@ -146,16 +157,15 @@ class Agent(Generic[T]):
         Raises:
             ModelNotFound: No model is named, or its provider or key is unknown.
             ConfigurationError: A cost limit stands beside a model whose price is unknown.
-            UsageError: The history has a call without a result, or a result without a call.
+            UsageError: The prompt is empty, or the history has a call without a result, or a result without a call.
         """
+        _check_options(prompt, options)
         session, deps = options.get("session"), options.get("deps")
         clients = self.clients(options.get("model"))
         limits = options.get("limits") or self.limits
         items = History.of(options.get("history", ()))[:]
         if session is not None and items:
             raise ConfigurationError("give a run a session or a history, not both: a session brings its own")
-        settings = dict(self.settings)
-        max_output = settings.get("max_tokens")  # stays in the settings too: a wish, where a budget is only a bound
         _check_price(clients, limits)
         text, attachments = parted(prompt)
         start = RunStarted(
@@ -171,7 +181,7 @@ class Agent(Generic[T]):
             deadline=None if limits.seconds is None else self.clock.time() + limits.seconds,
             models=tuple(client.name for client in clients),
             prices=tuple(client.price for client in clients),
-            max_output=max_output if isinstance(max_output, int) else None,
+            max_output=self._max_output,  # and in the settings: there it is a wish, where a budget is only a bound
             tools_size=self._tools_size() if limits.tokens is not None or limits.cost is not None else 0,
             fingerprints=(("machine", self.machine.fingerprint), *self.toolbox.fingerprints),
         )
@@ -184,9 +194,10 @@ class Agent(Generic[T]):
             context=self.context,
             vet_output=self.output.vet,
             output_schema=self.output.schema,
-            settings=settings,
+            settings=self.settings,
             observers=(*self.observers, *options.get("observers", ())),
             deps=deps,
+            sessions=self._sessions,
         )
         return Run(outside, start, self.output.convert)
 
@@ -266,6 +277,35 @@ class Agent(Generic[T]):
 def new_run_id() -> str:
     """An id that no other run has: 48 random bits, short enough to read out."""
     return secrets.token_hex(6)
+
+
+def _expect(name: str, value: object, kind: type, what: str) -> None:
+    if not isinstance(value, kind):
+        raise ConfigurationError(f"{name} is {what}; got {value!r}")
+
+
+def _max_tokens(settings: Mapping[str, JsonValue]) -> int | None:
+    wish = settings.get("max_tokens")
+    if wish is not None and (not isinstance(wish, int) or isinstance(wish, bool) or wish < 1):
+        raise ConfigurationError(f"settings['max_tokens'] is a whole number of at least 1; got {wish!r}")
+    return wish
+
+
+def _check_options(prompt: object, options: RunOptions) -> None:
+    """Refuse what cannot be meant, before anything of it is kept or paid for."""
+    unknown = options.keys() - RunOptions.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a run has no option {min(unknown)!r}; it takes {', '.join(RunOptions.__annotations__)}")
+    parts = [prompt] if isinstance(prompt, str) else prompt
+    if not isinstance(parts, Sequence) or not all(isinstance(part, str | Attachment) for part in parts):
+        raise UsageError(f"a prompt is text, or a list of texts and attachments; got {prompt!r}")
+    if not any(isinstance(part, Attachment) or part.strip() for part in parts):
+        raise UsageError("the prompt is empty; say what the agent is to do")
+    _expect("a run's limits", options.get("limits") or Limits(), Limits, "Limits(…)")
+    for name in ("run_id", "session"):
+        value = options.get(name, "-")
+        if value is not None and not (isinstance(value, str) and value.strip()):
+            raise UsageError(f"a run's {name} is text that isn't empty, or None; got {value!r}")
 
 
 def _check_price(clients: tuple[ModelClient, ...], limits: Limits) -> None:

@@ -4,14 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Unpack
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Unpack
 
 import pytest
 
-from turnstile import Agent, Limits, Reply, Run, ToolResult, Usage, UsageError, UserTurn, tool
+from turnstile import (
+    Agent,
+    Event,
+    Limits,
+    Reply,
+    Result,
+    Retry,
+    Run,
+    RunState,
+    SessionBusy,
+    State,
+    StoreFull,
+    ToolResult,
+    Usage,
+    UsageError,
+    UserTurn,
+    before,
+    loop,
+    row,
+    tool,
+)
 from turnstile.agent import AgentOptions
-from turnstile.core.events import EffectBegun, ModelFailed
-from turnstile.ports import ModelRequest, Record
+from turnstile.core.changes import answer
+from turnstile.core.events import Cancelled, EffectBegun, ModelFailed, ModelReplied
+from turnstile.core.guards import is_answer
+from turnstile.core.states import await_model, done
+from turnstile.ports import Delta, ModelRequest, Record
 from turnstile.stores import MemoryStore
 from turnstile.testing import FrozenClock, ScriptedModel, assert_path, call
 from turnstile.testing.scripted import Answering, Said
@@ -378,3 +403,192 @@ async def test_a_retry_waits_as_long_as_was_drawn_and_can_be_cancelled() -> None
     assert clock.slept[0] >= 7.0
     assert len(model.requests) == 1
     assert_path(run.result, "await_model await_model failed")
+
+
+async def test_a_timeout_around_a_run_that_another_task_drives_stays_a_timeout() -> None:
+    """A task group relies on the cancellation that it sent coming back."""
+    gate = Gate()
+    drivers: list[asyncio.Task[object]] = []
+
+    async def own() -> None:
+        async with slow_tool_agent(gate).start("hi") as run:
+            drivers.append(asyncio.create_task(run.finish()))
+            await asyncio.Event().wait()
+
+    owner = asyncio.create_task(own())
+    await gate.begun.wait()
+    owner.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await owner
+    result = await drivers[0]
+    assert isinstance(result, Result)
+    assert result.stop is not None
+    assert result.stop.reason == "cancelled"
+
+
+async def test_a_store_that_fails_meanwhile_does_not_hide_a_cancellation(caplog: pytest.LogCaptureFixture) -> None:
+    """The cancellation goes on, and what went wrong is reported."""
+    gate = Gate()
+
+    class Failing(MemoryStore):
+        async def append(self, run_id: str, record: Record) -> None:
+            """Fail once the run is told to stop."""
+            if isinstance(record.event, Cancelled):
+                raise StoreFull("the disk", "no space left")
+            await super().append(run_id, record)
+
+    task = asyncio.create_task(slow_tool_agent(gate, store=Failing()).run("hi"))
+    await gate.begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert "could not be ended" in caplog.text
+
+
+async def test_an_effect_that_fails_while_it_is_ended_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """An error that nobody awaits is in the log of the library, and not on the terminal."""
+    gate = Gate()
+
+    async def ask(_: ModelRequest) -> str:
+        try:
+            await gate.wait()
+        finally:
+            raise ZeroDivisionError("a bug")
+
+    async with Agent(ScriptedModel(ask)).start("hi") as run:
+        step = asyncio.create_task(run.step())
+        await gate.begun.wait()
+        run.cancel()
+        assert (await step).row == "cancelled"
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_control_calls_take_text_only() -> None:
+    """What is no text would be kept, and the run could never be stepped again."""
+    async with Agent(ScriptedModel(["hello"])).start("hi") as run:
+        with pytest.raises(UsageError, match=r"inject\(\) takes text; got None"):
+            run.inject(None)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match=r"cancel\(\) takes text; got 5"):
+            run.cancel(5)  # type: ignore[arg-type]
+        assert (await run.finish()).ok
+
+
+def test_a_run_stays_in_its_event_loop() -> None:
+    """In another loop it would be deaf to its deadline and to orders."""
+    run = Agent(ScriptedModel([" ", "hello"])).start("hi")
+    asyncio.run(run.step())
+    with pytest.raises(UsageError, match="belongs to the event loop"):
+        asyncio.run(run.step())
+    assert not run.finished
+
+
+async def test_a_session_has_one_run_at_a_time() -> None:
+    """The second would not know what the first one says, and one answer would be lost."""
+    gate = Gate()
+
+    async def slowly(_: ModelRequest) -> str:
+        await gate.wait()
+        return "one"
+
+    model = ScriptedModel([slowly, "two"])
+    agent = Agent(model)
+    first = asyncio.create_task(agent.run("first", session="trip"))
+    await gate.begun.wait()
+    with pytest.raises(SessionBusy, match="'trip'"):
+        await agent.run("second", session="trip")
+    gate.open.set()
+    await first
+    await agent.run("second", session="trip")
+    assert len(model.requests[1].items) == 3
+
+
+async def test_a_session_whose_run_was_left_goes_on() -> None:
+    """A run that was left, or forgotten, does not hold its session for ever."""
+    agent = Agent(ScriptedModel(["one"]))
+    async with agent.start("first", session="trip"):
+        pass
+    assert (await agent.run("second", session="trip")).ok
+
+
+async def test_a_session_of_another_machine_says_so() -> None:
+    """A journal that this machine cannot read is no bug of it."""
+
+    @dataclass(frozen=True)
+    class Looked(Event):
+        def apply(self, run: RunState) -> RunState:
+            """Change nothing."""
+            return run
+
+    async def look(_: RunState) -> Looked:
+        return Looked()
+
+    looking = State("looking", asks="Look")
+    machine = loop.extend(
+        states=[looking],
+        rows=[
+            before("answered", row("look", await_model, ModelReplied, [is_answer], looking, answer)),
+            row("looked", looking, Looked, [], done),
+        ],
+        performs={"Look": look},
+    )
+    store = MemoryStore()
+    assert (await Agent(ScriptedModel(["hello"]), machine=machine, store=store).run("hi", session="trip")).ok
+    with pytest.raises(UsageError, match="another machine"):
+        await Agent(ScriptedModel(["hello"]), store=store).run("hi", session="trip")
+
+
+async def test_what_a_users_state_gives_is_an_event() -> None:
+    """A performer that gives something else is named, not the table."""
+
+    async def nothing(_: RunState) -> None:
+        return None
+
+    looking = State("looking", asks="Look")
+    machine = loop.extend(
+        states=[looking],
+        rows=[before("answered", row("look", await_model, ModelReplied, [is_answer], looking, answer))],
+        performs={"Look": nothing},  # type: ignore[dict-item]
+    )
+    with pytest.raises(UsageError, match="'Look' gives an event; got None"):
+        await Agent(ScriptedModel(["hello"]), machine=machine).run("hi")
+
+
+async def test_a_guard_that_raises_loses_no_paid_reply() -> None:
+    """The reply is taken again by the next step; the model is not asked twice."""
+    tries = iter([1, 2, 3])
+
+    def is_fine(_run: RunState, _event: ModelReplied) -> bool:
+        if next(tries) == 1:
+            raise ZeroDivisionError("a bug")
+        return True
+
+    machine = loop.extend(rows=[before("answered", row("fine", await_model, ModelReplied, [is_fine], done, answer))])
+    model = ScriptedModel(["hello", "never"])
+    async with Agent(model, machine=machine).start("hi") as run:
+        with pytest.raises(ZeroDivisionError):
+            await run.step()
+        assert (await run.finish()).output == "hello"
+    assert len(model.requests) == 1
+
+
+async def test_a_model_client_that_gives_nonsense_is_named() -> None:
+    """Whoever writes a client is told what it has to give."""
+
+    class Odd(ScriptedModel):
+        async def reply(self, request: ModelRequest, progress: Callable[[Delta], None]) -> Any:
+            """Give what is neither a reply nor a failure."""
+            return "text"
+
+    with pytest.raises(UsageError, match=r"'scripted:model' gives a Reply or a ModelFailed; got 'text'"):
+        await Agent(Odd([])).run("hi")
+
+
+async def test_very_many_retries_have_a_longest_wait() -> None:
+    """The wait doubles to its bound, and no number overflows on the way."""
+    clock = FrozenClock()
+    retry = Retry(attempts=1_100, base_delay=0.001, max_delay=0.002)
+    failing = [ModelFailed("overloaded")] * 1_100
+    result = await Agent(ScriptedModel(failing), clock=clock, retry=retry).run("hi")
+    assert result.stop is not None
+    assert result.stop.reason == "infrastructure_error"
+    assert max(clock.slept) <= 0.002

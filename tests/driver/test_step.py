@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import Unpack
 
 import pytest
@@ -14,6 +15,7 @@ from turnstile import (
     RunBusy,
     RunExists,
     RunFinished,
+    RunState,
     RunTools,
     Transition,
     UsageError,
@@ -23,7 +25,7 @@ from turnstile.agent import AgentOptions
 from turnstile.core.errors import StoreFull
 from turnstile.core.events import ToolsFinished
 from turnstile.core.fold import fold
-from turnstile.ports import Delta, Record, ToolStarted
+from turnstile.ports import Delta, Notice, Record, ToolStarted
 from turnstile.stores import MemoryStore
 from turnstile.testing import FrozenClock, ScriptedModel, assert_path, call
 from turnstile.testing.scripted import Answering, Said
@@ -118,15 +120,48 @@ async def test_events_gives_progress_and_transitions_in_order() -> None:
     assert "".join(n.text for n in notices if isinstance(n, Delta)) == "three"
 
 
-async def test_leaving_events_early_leaves_the_run_valid() -> None:
-    """A consumer that breaks out of the loop can go on by stepping."""
+async def test_breaking_off_at_a_transition_leaves_the_run_between_two_steps() -> None:
+    """A consumer that breaks out of the loop can go on by stepping, at once."""
     async with adder(call("add", a=1, b=2), "three").start("1 + 2?") as run:
-        events = run.events()
-        async for notice in events:
+        async for notice in run.events():
             if isinstance(notice, Transition):
                 break
-        await events.aclose()  # type: ignore[attr-defined]
+        assert (await run.step()).row == "finished"
         assert (await run.finish()).output == "three"
+
+
+async def test_breaking_off_inside_a_step_loses_nothing() -> None:
+    """The step that is under way is given up, its effect goes on, and the next step receives what it brings."""
+    async with adder(call("add", a=1, b=2), "three").start("1 + 2?") as run:
+        async with aclosing(run.events()) as events:
+            async for notice in events:
+                if isinstance(notice, ToolStarted):
+                    break
+        assert (await run.finish()).output == "three"
+
+
+async def test_of_two_equal_observers_the_one_that_raises_is_dropped() -> None:
+    """Equality is an observer's own business."""
+
+    class Equal:
+        def __init__(self, *, raises: bool) -> None:
+            self.raises, self.heard = raises, 0
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return 0
+
+        def observe(self, notice: Notice, run: RunState) -> None:
+            self.heard += 1
+            if self.raises:
+                raise ValueError("no")
+
+    good, bad = Equal(raises=False), Equal(raises=True)
+    await adder("hello", observers=[good, bad]).run("hi")
+    assert bad.heard == 1
+    assert good.heard > 1
 
 
 async def test_events_raises_what_the_run_raises() -> None:

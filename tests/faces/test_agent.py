@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -291,3 +293,72 @@ def test_a_prompt_may_hold_pictures_and_files() -> None:
 
     assert result.messages[0] == UserTurn("What is this?", attachments=(picture,))
     assert model.requests[0].items[0] == result.messages[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"limits": {"turns": 3}}, r"limits is Limits"),
+        ({"retry": 5}, r"retry is Retry"),
+        ({"machine": 5}, r"machine is a Machine"),
+        ({"name": None}, r"name is text"),
+        ({"settings": [1]}, r"settings is a mapping"),
+        ({"settings": {"max_tokens": "100"}}, r"max_tokens"),
+        ({"settings": {"max_tokens": 1e3}}, r"max_tokens"),
+        ({"settings": {"max_tokens": True}}, r"max_tokens"),
+        ({"settings": {"max_tokens": 0}}, r"max_tokens"),
+    ],
+)
+def test_an_option_of_the_wrong_kind_is_refused(options: dict[str, Any], words: str) -> None:
+    """A limit that is dropped in silence is no limit."""
+    with pytest.raises(ConfigurationError, match=words):
+        Agent(ScriptedModel(["x"]), **options)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "words"),
+    [
+        ("", {}, "prompt is empty"),
+        ([], {}, "prompt is empty"),
+        (None, {}, "a prompt is text"),
+        ([5], {}, "a prompt is text"),
+        ("hi", {"limits": {"turns": 3}}, r"limits is Limits"),
+        ("hi", {"run_id": ""}, "run_id"),
+        ("hi", {"run_id": 5}, "run_id"),
+        ("hi", {"session": " "}, "session"),
+    ],
+)
+def test_a_run_of_the_wrong_kind_is_refused(prompt: Any, options: Any, words: str) -> None:
+    """Nothing is kept or paid for what cannot be meant."""
+    model = ScriptedModel(["x"])
+    with pytest.raises((ConfigurationError, UsageError), match=words):
+        Agent(model).run_sync(prompt, **options)
+    assert model.requests == []
+
+
+def test_a_misspelt_option_is_refused() -> None:
+    """A misspelt limit would otherwise vanish."""
+    options: Any = {"limit": Limits(turns=1)}
+    with pytest.raises(TypeError, match="no option 'limit'; it takes session"):
+        Agent(ScriptedModel(["x"])).run_sync("hi", **options)
+
+
+def test_an_agent_runs_in_many_threads_at_once() -> None:
+    """A web server's threads share one agent, and its store forgets runs meanwhile."""
+    agent = Agent(ScriptedModel(lambda _: "hello"), store=MemoryStore(keep=2))
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda n: agent.run_sync(str(n)), range(64)))
+    assert all(result.output == "hello" for result in results)
+
+
+def test_other_runs_do_not_push_a_session_out_of_memory() -> None:
+    """A conversation is not forgotten because others talk a lot."""
+    model = ScriptedModel(lambda request: f"{len(request.items)}")
+    agent = Agent(model, store=MemoryStore(keep=3))
+    agent.run_sync("first", session="bo")
+    for n in range(5):
+        agent.run_sync(str(n))
+    assert agent.run_sync("second", session="bo").output == "3"
+    for n in range(5):
+        agent.run_sync("hi", session=f"other {n}")
+    assert agent.run_sync("third", session="bo").output == "1"

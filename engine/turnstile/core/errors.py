@@ -12,6 +12,7 @@
     │   ├── NoSuchRun               the store has no run with this id
     │   ├── RunFinished             a finished run was asked to move
     │   ├── RunBusy                 two tasks step one run at once
+    │   ├── SessionBusy             two runs of one session at once
     │   └── InsideEventLoop         a blocking call was made inside a running event loop
     ├── StoreError              what keeps the journals failed, or cannot be used as it is
     │   ├── StoreUnreachable        it, or the folder it is to be in, cannot be opened or made
@@ -96,6 +97,14 @@ class RunBusy(UsageError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"run {run_id!r} is being stepped by another task; one task drives a run at a time")
         self.run_id = run_id
+
+
+class SessionBusy(UsageError):
+    """Two runs of one session at once: the second would not know what the first one says."""
+
+    def __init__(self, session: str) -> None:
+        super().__init__(f"session {session!r} has a run under way; wait for its end, or cancel it")
+        self.session = session
 
 
 class InsideEventLoop(UsageError):

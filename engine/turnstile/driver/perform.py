@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from turnstile.core.budget import over_budget
 from turnstile.core.effects import CallModel, Effect, RunTools
+from turnstile.core.errors import UsageError
 from turnstile.core.events import TRANSIENT, Event, ModelFailed, ModelReplied
 from turnstile.core.machine import Machine
 from turnstile.core.messages import Exchange, Reply
@@ -27,6 +28,8 @@ from turnstile.ports import (
     ToolWork,
 )
 
+MOST_DOUBLINGS = 30  # half a second doubled so often is 17 years, and a double holds it
+
 
 @dataclass(frozen=True, slots=True)
 class Outside:
@@ -44,6 +47,7 @@ class Outside:
         settings: What the user set for the models.
         observers: Who hears of it.
         deps: What the user handed over for the tools.
+        sessions: The sessions that have a run under way.
     """
 
     machine: Machine
@@ -57,6 +61,7 @@ class Outside:
     settings: Mapping[str, JsonValue] = field(default_factory=dict)
     observers: tuple[Observer, ...] = ()
     deps: object = None
+    sessions: set[str] = field(default_factory=set)
 
 
 class Performer:
@@ -87,7 +92,10 @@ class Performer:
             return await self._call_model(effect, run)
         if isinstance(effect, RunTools):
             return await self._run_tools(effect, run)
-        return await self._outside.machine.performs[effect.name](run)
+        event: object = await self._outside.machine.performs[effect.name](run)
+        if isinstance(event, Event):
+            return event
+        raise UsageError(f"what performs {effect.name!r} gives an event; got {event!r}")
 
     async def _call_model(self, effect: CallModel, run: RunState) -> Event:
         if effect.delay:
@@ -114,6 +122,9 @@ class Performer:
         reply = await outside.models[effect.model].reply(request, progress)
         if isinstance(reply, Reply):
             return self._vet(reply, run)
+        if not isinstance(reply, ModelFailed):
+            name = outside.models[effect.model].name
+            raise UsageError(f"model client {name!r} gives a Reply or a ModelFailed; got {reply!r}")
         if reply.kind == "context_overflow":
             return replace(reply, items=len(request.items))
         return self._with_delay(reply, run)
@@ -142,7 +153,7 @@ class Performer:
         if failed.kind not in TRANSIENT:
             return failed
         retry = run.start.retry
-        bound = min(retry.max_delay, retry.base_delay * 2**run.retries)
+        bound = min(retry.max_delay, retry.base_delay * 2 ** min(run.retries, MOST_DOUBLINGS))
         delay = max(self._random.uniform(0, bound), failed.retry_after or 0.0)
         deadline = run.start.deadline
         too_long = delay > retry.max_delay or (deadline is not None and self._outside.clock.time() + delay > deadline)

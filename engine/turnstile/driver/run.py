@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -18,7 +19,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from turnstile.core.effects import Effect
-from turnstile.core.errors import RunBusy, RunFinished, UsageError
+from turnstile.core.errors import NoRow, RunBusy, RunFinished, SessionBusy, UsageError
 from turnstile.core.events import (
     Cancelled,
     DeadlinePassed,
@@ -41,6 +42,9 @@ from turnstile.result import Result
 T = TypeVar("T")
 
 _log = logging.getLogger("turnstile")
+_log.addHandler(
+    logging.NullHandler()
+)  # a library says nothing unless its user asks for it (docs.python.org, "logging")
 GRACE = 10.0  # seconds that an abandoned effect may take to let go; RELIABILITY: 10 s for what does not cooperate
 
 
@@ -63,11 +67,13 @@ class Run(Generic[T]):
         self._wake: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        self._stepping = False
+        self._idle = asyncio.Event()  # cleared while a task steps
+        self._idle.set()
         self._left = False
         self._created = False  # also while the store is at it: what was begun there goes on when a task is cancelled
         self._unkept: tuple[Event, float] | None = None
         self._call_off: Callable[[], None] | None = None
+        self._leave_session: Callable[[], object] | None = None
         self._observers: list[Observer] = list(outside.observers)
 
     # What it is
@@ -113,25 +119,29 @@ class Run(Generic[T]):
         Raises:
             RunFinished: It has ended.
             RunBusy: Another task is stepping it.
+            UsageError: It was left with its effect under way, or belongs to another event loop.
         """
         if self.finished:
             raise RunFinished(self.run_id, self.state)
-        if self._stepping:
+        if not self._idle.is_set():
             raise RunBusy(self.run_id)
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            msg = f"run {self.run_id!r} belongs to the event loop that it was begun in; step it there"
+            raise UsageError(msg)
         if self._left:
             msg = (
                 f"run {self.run_id!r} was left in state {self.state!r} with its effect under way, which is lost; "
                 "start a new run with history=run.result.messages"
             )
             raise UsageError(msg)
-        self._stepping = True
+        self._idle.clear()
         try:
             if self._loop is None:
                 await self._open()
             event, duration_ms = await self._next_event()
             return await self._take(event, duration_ms)
         finally:
-            self._stepping = False
+            self._idle.set()
 
     async def until(self, state: str) -> Transition | None:
         """Step until the run enters a state; gives the last transition.
@@ -159,30 +169,39 @@ class Run(Generic[T]):
         return self.result
 
     async def events(self) -> AsyncIterator[Notice]:
-        """Drive the run to its end, and give each transition and each piece of progress as it comes."""
+        """Drive the run to its end, and give each transition and each piece of progress as it comes.
+
+        It takes a step when it is asked for what comes next, so a loop that breaks off at a transition leaves the run
+        between two steps. One that may break off elsewhere is closed with ``contextlib.aclosing``.
+        """
         queue: asyncio.Queue[Notice | None] = asyncio.Queue()
         listener = _Listener(queue)
         self._observers.append(listener)
-        task = asyncio.ensure_future(self.finish())
-        task.add_done_callback(lambda _: queue.put_nowait(None))
+        stepping: asyncio.Task[Transition] | None = None
         try:
-            while (notice := await queue.get()) is not None:
-                yield notice
-            await task
+            while not self.finished:
+                stepping = asyncio.get_running_loop().create_task(self.step())
+                stepping.add_done_callback(lambda _: queue.put_nowait(None))
+                while (notice := await queue.get()) is not None:
+                    yield notice
+                await stepping
         finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            self._observers.remove(listener)
+            self._drop(listener)
+            if stepping is not None and not stepping.done():
+                stepping.cancel()
+                with suppress(asyncio.CancelledError):
+                    await stepping
 
     # Telling it something
 
     def cancel(self, why: str = "") -> None:
         """Ask it to stop: nothing new starts, running tools are told to end, and it fails as ``cancelled``."""
+        _require_text("cancel", why)
         self._post(Cancelled(why))
 
     def inject(self, text: str) -> None:
         """Say something to the model while the run is under way; it is sent as soon as no call is open."""
+        _require_text("inject", text)
         self._post(MessageInjected(text))
 
     def _post(self, event: Event) -> None:
@@ -198,6 +217,7 @@ class Run(Generic[T]):
     async def _open(self) -> None:
         start, store, clock = self._run.start, self._outside.store, self._outside.clock
         if start.session is not None:
+            self._enter(start.session)
             start = replace(start, history=await _said_before(self._outside, start.session))
         if not self._created:
             self._created = True
@@ -212,6 +232,13 @@ class Run(Generic[T]):
         if start.deadline is not None:
             self._call_off = clock.alarm(start.deadline, lambda: self._post(DeadlinePassed()))
         self._notify(start)
+
+    def _enter(self, session: str) -> None:
+        """Be the one run of the session, until it has ended, was left, or is forgotten."""
+        if session in self._outside.sessions:
+            raise SessionBusy(session)
+        self._outside.sessions.add(session)
+        self._leave_session = weakref.finalize(self, self._outside.sessions.discard, session)
 
     async def _next_event(self) -> tuple[Event, float]:
         """The event that comes first: one that could not be kept, from the mail, or what the effect brings."""
@@ -255,9 +282,9 @@ class Run(Generic[T]):
         self._effect.add_done_callback(self._awake)
 
     async def _take(self, event: Event, duration_ms: float) -> Transition:
+        self._unkept = event, duration_ms  # until it is kept: whatever raises first, a paid reply is not lost
         at = self._outside.clock.time()
         moved, transition, _ = step(self._outside.machine, self._run, event, at=at, duration_ms=duration_ms)
-        self._unkept = event, duration_ms
         try:
             await self._outside.store.append(self.run_id, Record(event, at, duration_ms))
         except asyncio.CancelledError:
@@ -273,8 +300,8 @@ class Run(Generic[T]):
         self._transitions.append(transition)
         if moved.stopping is not None and self._performer is not None:
             self._performer.stop.set()
-        if moved.finished and self._call_off is not None:
-            self._call_off()
+        if moved.finished:
+            self._let_go()
         self._notify(transition)
         if self._effect is not None and not transition.stays:
             await self._abandon()
@@ -288,6 +315,8 @@ class Run(Generic[T]):
         if task is not None and not task.done():
             task.cancel()
             await asyncio.wait([task], timeout=GRACE)
+        if task is not None and task.done() and not task.cancelled() and (error := task.exception()):
+            _log.warning("an effect of run %s failed as it was ended: %r", self.run_id, error)
 
     def _awake(self, _task: object = None) -> None:
         if self._wake is not None and not self._wake.done():
@@ -301,8 +330,18 @@ class Run(Generic[T]):
             try:
                 observer.observe(notice, self._run)
             except Exception:  # noqa: BLE001 - whatever is wrong with an observer, the run goes on
-                self._observers.remove(observer)
+                self._drop(observer)
                 _log.exception("observer %r of run %s failed and hears no more of it", observer, self.run_id)
+
+    def _drop(self, observer: Observer) -> None:
+        self._observers = [other for other in self._observers if other is not observer]
+
+    def _let_go(self) -> None:
+        """Call off the deadline, and free the session for its next run."""
+        if self._call_off is not None:
+            self._call_off()
+        if self._leave_session is not None:
+            self._leave_session()
 
     async def __aenter__(self) -> Self:
         """Open the run.
@@ -322,16 +361,31 @@ class Run(Generic[T]):
         Cancelled with its task it ends as cancelled; else it stays where it is, and what is under way is lost.
         """
         if kind is not None and issubclass(kind, asyncio.CancelledError) and not self.finished:
-            self.cancel("the task that awaited the run was cancelled")
-            try:
-                await self.finish()
-            finally:
-                await self._abandon()
+            await self._end_cancelled()
         elif self._effect is not None:
             self._left = True
             await self._abandon()
-        if self._call_off is not None:
-            self._call_off()
+        self._let_go()
+
+    async def _end_cancelled(self) -> None:
+        """Drive the run to its end as cancelled; what goes wrong meanwhile does not hide that cancellation."""
+        self.cancel("the task that awaited the run was cancelled")
+        try:
+            while not self.finished:
+                if self._idle.is_set():
+                    await self.step()
+                else:
+                    await self._idle.wait()
+        except Exception:  # noqa: BLE001 - the cancellation goes first, whatever else went wrong
+            _log.exception("run %s could not be ended as cancelled", self.run_id)
+        finally:
+            await self._abandon()
+
+
+def _require_text(call: str, text: object) -> None:
+    if not isinstance(text, str):
+        msg = f"run.{call}() takes text; got {text!r}"
+        raise UsageError(msg)
 
 
 async def _said_before(outside: Outside, session: str) -> tuple[Item, ...]:
@@ -340,7 +394,12 @@ async def _said_before(outside: Outside, session: str) -> tuple[Item, ...]:
     if newest is None:
         return ()
     records = await outside.store.load(newest)
-    return History.of(fold(outside.machine, (record.event for record in records)).messages)[:]
+    try:
+        said = fold(outside.machine, (record.event for record in records)).messages
+    except NoRow as error:
+        msg = f"session {session!r} cannot go on: its run {newest!r} was made by another machine than this agent's"
+        raise UsageError(msg) from error
+    return History.of(said)[:]
 
 
 class _Listener:

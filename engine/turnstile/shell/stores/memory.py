@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from turnstile.core.errors import ConfigurationError, RunExists
 from turnstile.core.events import RunStarted
 from turnstile.ports import Record
@@ -11,7 +13,8 @@ class MemoryStore:
     """Keeps the newest runs in memory; the default of the library, which writes nothing to disk unasked.
 
     Args:
-        keep: How many runs are kept; the oldest is let go for a new one, so that a long-lived process stays small.
+        keep: How many runs are kept, so that a long-lived process stays small. For a new one the oldest is let go that
+            no session goes on from; where all are some session's newest, the oldest session.
     """
 
     def __init__(self, *, keep: int = 100) -> None:
@@ -20,6 +23,8 @@ class MemoryStore:
             raise ConfigurationError(msg)
         self._keep = keep
         self._runs: dict[str, list[Record]] = {}
+        self._newest: dict[str, str] = {}  # the run that each session goes on from
+        self._lock = threading.Lock()  # an agent may run in several threads
 
     async def create(self, start: Record) -> None:
         """Begin a run's journal.
@@ -28,12 +33,22 @@ class MemoryStore:
             RunExists: There is a run of that id.
         """
         assert isinstance(start.event, RunStarted)  # noqa: S101 - a caller's bug, not a user's
-        run_id = start.event.run_id
-        if run_id in self._runs:
-            raise RunExists(run_id)
-        while len(self._runs) >= self._keep:
-            del self._runs[next(iter(self._runs))]
-        self._runs[run_id] = [start]
+        run_id, session = start.event.run_id, start.event.session
+        with self._lock:
+            if run_id in self._runs:
+                raise RunExists(run_id)
+            if session is not None:
+                self._newest[session] = run_id
+            while len(self._runs) >= self._keep:
+                self._forget_one()
+            self._runs[run_id] = [start]
+
+    def _forget_one(self) -> None:
+        going_on = {run_id: session for session, run_id in self._newest.items()}
+        oldest = next((run_id for run_id in self._runs if run_id not in going_on), next(iter(self._runs)))
+        del self._runs[oldest]
+        if oldest in going_on:
+            del self._newest[going_on[oldest]]
 
     async def append(self, run_id: str, record: Record) -> None:
         """Add a record; a run that was let go meanwhile is not begun again."""
@@ -47,7 +62,4 @@ class MemoryStore:
 
     async def newest(self, session: str) -> str | None:
         """Id of the run of that session that began last; ``None`` when there is none."""
-        for run_id, records in reversed(self._runs.items()):
-            if isinstance(records[0].event, RunStarted) and records[0].event.session == session:
-                return run_id
-        return None
+        return self._newest.get(session)
