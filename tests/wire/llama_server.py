@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 SLOTS = 4
-CONTEXT = 512  # tokens of each slot
+CONTEXT = 1024  # tokens of each slot
 TEMPLATE = "chatml"  # the model's own adds a system prompt, which costs time
 
 

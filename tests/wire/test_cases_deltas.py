@@ -96,3 +96,23 @@ async def test_gemini_thought_signature_echo(case: Case, tools: Tools) -> None:
     assert played.last[1]["tool_calls"][0]["extra_content"] == received
     again = await play(case, history=played.result.messages, exchanges=[chat()])  # a server on another port
     assert "extra_content" not in again.last[1]["tool_calls"][0]
+
+
+async def test_tool_call_as_text_in_content(case: Case, tools: Tools) -> None:
+    """A call written into the text is told of, and run only where that is asked for and it is one."""
+    made = tools("get_weather", city=str)
+    played = await play(case, made)
+    assert tools.ran == []
+    assert played.result.stop is not None
+    assert "suspected_text_tool_call" in played.result.stop.flags
+    run = {"text_tool_calls": "run"}
+    played = await play(case, made, options=run)
+    assert tools.ran == [("get_weather", {"city": "Oslo"})]
+    assert all(ids(played.last[1]))
+    for words in (
+        "Write <tool_call> to call a tool.",
+        '<tool_call>{"name": "unknown", "arguments": {}}</tool_call>',
+    ):
+        played = await play(case, made, exchanges=[chat(words)], options=run)
+        assert played.result.output == words
+    assert len(tools.ran) == 1

@@ -12,27 +12,34 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from turnstile import Agent, Reply, UserTurn
+from turnstile import Agent, Limits, Reply, UserTurn
 from turnstile.core.messages import Message
 from turnstile.core.run_state import RunState
 from turnstile.models import AnthropicMessages, OpenAIChat
 from turnstile.ports import Delta, ModelClient, Notice
+from wire_case import Tools
 
 pytest.importorskip("xllamacpp", reason="no llama.cpp server: there is no wheel of xllamacpp for this machine")
 
 SERVER = Path(__file__).with_name("llama_server.py")
 PATIENCE = 60.0  # seconds that a test waits for what has surely gone wrong by then
 AT_ONCE = 20
-WORDS_TOO_MANY = 600  # of one token each, at least: more than a slot's context
+WORDS_TOO_MANY = 1200  # of one token each, at least: more than a slot's context
 ENDS = [".", "!", "?", ",", "\n"]  # where an answer ends: a small model goes on for long
 STOPS = {"openai": {"stop": ENDS}, "anthropic": {"stop_sequences": ENDS}}
 
-Make = Callable[..., ModelClient]
+
+class Sky(Enum):
+    """What an answer may be."""
+
+    SUNNY = "sunny"
+    RAINY = "rainy"
 
 
 def model_file() -> Path:
@@ -133,6 +140,23 @@ async def test_a_context_that_overflows(client: ModelClient) -> None:
     assert result.stop.reason == "context_overflow"
     assert result.stop.error is not None
     assert "context size" in result.stop.error.message
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streaming", "whole"])
+async def test_a_tool_round_trip_by_prompt(url: str, tools: Tools, stream: object) -> None:
+    """A model that knows no tools calls one, since the server keeps it to the schema; and answers in the form asked."""
+    against = [[text, -8] for text in ("answer", ",", "},", "}},")]  # it would rather answer at once, or call for ever
+    settings: Any = {"temperature": 0, "max_tokens": 60, "logit_bias": against}
+    client = OpenAIChat("smollm2", base_url=f"{url}/v1", stream=bool(stream), tool_calling="prompted", timeout=PATIENCE)
+    weather = tools("get_weather", lambda city: f"sunny in {city}", city=Literal["Oslo", "Rome"])
+    limits = Limits(turns=2, on_exhausted="wrap_up")
+    agent = Agent(client, tools=[weather], output=Sky, limits=limits, settings=settings)
+    result = await agent.run("What is the weather in Oslo? Call get_weather.")
+    await client.aclose()
+    assert tools.ran[0][0] == "get_weather"
+    assert tools.ran[0][1]["city"] in {"Oslo", "Rome"}
+    assert [move.row for move in result.transitions][:3] == ["run_tools", "finished", "appended"]
+    assert isinstance(result.output, Sky)
 
 
 @pytest.mark.parametrize("kind", ["openai streaming", "anthropic streaming"])

@@ -126,7 +126,7 @@ class OpenAIChat:
         """The reply with the calls that stand in its text, where tools were offered and none was called."""
         names = [spec.name for spec in request.tools] if request.tools_on else []
         if request.tools and self._options["tool_calling"] == "prompted":
-            return prompted.read(reply, names=names)
+            return prompted.read(reply, names=names, typed=request.output_schema is not None)
         if not names or reply.calls:
             return reply
         return with_text_calls(reply, names, run=self._options["text_tool_calls"] == "run")

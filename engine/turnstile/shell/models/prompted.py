@@ -87,12 +87,13 @@ def _read(arguments: str) -> JsonValue:
         return arguments
 
 
-def read(reply: Reply, *, names: Sequence[str]) -> Reply | ModelFailed:
+def read(reply: Reply, *, names: Sequence[str], typed: bool = False) -> Reply | ModelFailed:
     """The reply that a text in this form stands for; one that was cut, refused or is prose stays as it is.
 
     Args:
         reply: What the model wrote.
         names: The tools that it may call.
+        typed: Whether an answer is of a type other than text: then its JSON is kept, also when it is a string.
     """
     if reply.calls or reply.finish not in {"stop", "unknown"} or not reply.says_something:
         return reply
@@ -106,7 +107,7 @@ def read(reply: Reply, *, names: Sequence[str]) -> Reply | ModelFailed:
         return _malformed(f"no valid JSON: {error}")
     match value:
         case {"answer": answer, **rest} if not rest:
-            return replace(reply, text=answer if isinstance(answer, str) else _text(answer))
+            return replace(reply, text=answer if isinstance(answer, str) and not typed else _text(answer))
         case {"calls": [_, *_] as entries, **rest} if not rest:
             calls = [_call(entry, names) for entry in entries]
             if all(calls):
