@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from itertools import groupby
 from operator import itemgetter
 
-from turnstile.core.errors import ConfigurationError
 from turnstile.core.messages import Exchange, Item, UserTurn
 from turnstile.core.strict_json import JsonValue
 from turnstile.ports import ModelRequest
 from turnstile.shell.models.anthropic_blocks import Block, reply_blocks, result_blocks, user_blocks
 from turnstile.shell.models.anthropic_tools import tool, tools_of_the_past
+from turnstile.shell.models.body_settings import LIMITS, checked, encoded
 from turnstile.shell.models.chat_request import Piece
 from turnstile.shell.models.json_text import as_dict, dumps
 from turnstile.shell.models.options import AnthropicOptions
@@ -28,7 +28,6 @@ LEAST_THINKING = 1024  # tokens; a smaller budget is refused (Messages API, thin
 NOTHING_SAID = "(no message)"
 """Stands where a user's words must and there are none: a conversation begins with the user, and not with blank text."""
 
-_LIMITS = ("max_tokens", "max_completion_tokens")
 _MARKER = b',"cache_control":{"type":"ephemeral"}}'
 _MARKED = 2  # user messages: this request's end, and that of the request before; with the prefix's own, 3 of 4 markers
 _TOOLS_KEPT = 16  # agents that share a client, each with its own tools
@@ -48,15 +47,15 @@ class AnthropicEncoder:
         self._model = dumps(model)
         self._wire = wire
         self._caches = options["cache"]
-        self._server_tools = _encoded([dict(each) for each in options["server_tools"]])[1:-1]
-        self._settings = _checked(settings)
-        _encoded(self._settings)
+        self._server_tools = encoded([dict(each) for each in options["server_tools"]])[1:-1]
+        self._settings = checked(settings, OURS)
+        encoded(self._settings)
         self._tools: dict[int, Piece] = {}
 
     def limit(self, request: ModelRequest) -> int:
         """The most tokens that the reply may have: what the settings say, and never more than the engine allows."""
         settings = {**self._settings, **request.settings}
-        said = [limit for name in _LIMITS if type(limit := settings.get(name)) is int]
+        said = [limit for name in LIMITS if type(limit := settings.get(name)) is int]
         thinking = as_dict(settings.get("thinking")).get("budget_tokens")
         wanted = min(said) if said else MAX_TOKENS + (thinking if type(thinking) is int else 0)
         return wanted if request.max_output is None else min(wanted, request.max_output)
@@ -72,7 +71,7 @@ class AnthropicEncoder:
         system = dumps({"type": "text", "text": request.instructions}) if request.instructions.strip() else b""
         if self._caches and (system or tools):  # tools stand before the system prompt, so one marker holds both
             system, tools = (_marked(system), tools) if system else (system, _marked(tools))
-        rest = _encoded(self._rest(request, has_tools=bool(tools)))[1:-1]
+        rest = encoded(self._rest(request, has_tools=bool(tools)))[1:-1]
         parts = [b'{"model":', self._model, b',"messages":[', b",".join(self._messages(request)), b"]"]
         parts += [b',"system":[', system, b"]"] if system else []
         parts += [b',"tools":[', tools, b"]"] if tools else []
@@ -81,9 +80,9 @@ class AnthropicEncoder:
 
     def _rest(self, request: ModelRequest, *, has_tools: bool) -> dict[str, JsonValue]:
         """What the body says besides messages, instructions and tools."""
-        rest = {**self._settings, **_checked(request.settings)}
+        rest = {**self._settings, **checked(request.settings, OURS)}
         limit = self.limit(request)
-        for name in (*_LIMITS, *(() if has_tools else ("tool_choice",))):
+        for name in (*LIMITS, *(() if has_tools else ("tool_choice",))):
             rest.pop(name, None)
         if has_tools and not (request.tools_on and (request.tools or self._server_tools)):
             rest["tool_choice"] = {"type": "none"}
@@ -163,23 +162,3 @@ def _joined(blocks: list[Block]) -> bytes:
 def _marked(blocks: bytes) -> bytes:
     """The blocks with a cache marker on the last."""
     return blocks[:-1] + _MARKER
-
-
-def _checked(settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The settings, unless one of them is the engine's own or makes no sense."""
-    if taken := OURS.intersection(settings):
-        msg = f"settings may not hold {sorted(taken)}: the engine writes them; got {sorted(settings)}"
-        raise ConfigurationError(msg)
-    for name in _LIMITS:
-        if (limit := settings.get(name, 1)) is not None and (type(limit) is not int or limit < 1):
-            msg = f"the setting {name} is a whole number above 0; got {limit!r}"
-            raise ConfigurationError(msg)
-    return dict(settings)
-
-
-def _encoded(settings: JsonValue) -> bytes:
-    try:
-        return dumps(settings)
-    except (TypeError, ValueError) as error:
-        msg = f"settings must be JSON, such as {{'max_tokens': 1000}}: {error}"
-        raise ConfigurationError(msg) from None

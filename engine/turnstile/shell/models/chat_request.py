@@ -10,11 +10,12 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 
-from turnstile.core.errors import ConfigurationError, InvalidJSON
+from turnstile.core.errors import InvalidJSON
 from turnstile.core.messages import Exchange, Item, Reply, ToolCall, UserTurn
 from turnstile.core.strict_json import JsonValue, loads
 from turnstile.ports import ModelRequest, ToolSpec
 from turnstile.shell.models import prompted
+from turnstile.shell.models.body_settings import LIMITS, checked, encoded
 from turnstile.shell.models.chat_parts import parts_of
 from turnstile.shell.models.chat_reply import CALL_ECHO
 from turnstile.shell.models.json_text import as_dict, dumps
@@ -26,7 +27,6 @@ Message = dict[str, JsonValue]
 OURS = frozenset({"model", "messages", "tools", "functions", "stream", "stream_options", "response_format"})
 """Keys of the body that settings may not hold, since the engine writes them."""
 _ONLY_WITH_TOOLS = ("tool_choice", "parallel_tool_calls")  # OpenAI refuses both when there are no tools
-_LIMITS = ("max_tokens", "max_completion_tokens")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # OpenAI, API reference, "Create chat completion", tools.function.name
 _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _NINE = re.compile(r"[a-zA-Z0-9]{9}")  # Mistral's own validation error: "must be a-z, A-Z, 0-9, with a length of 9"
@@ -56,15 +56,15 @@ class ChatEncoder:
     def __init__(self, model: str, options: ChatOptions, settings: Mapping[str, JsonValue], wire: str = "") -> None:
         self._model = dumps(model)
         self._options = options
-        self._settings = _checked(settings)
-        _encoded(self._settings)
+        self._settings = checked(settings, OURS)
+        encoded(self._settings)
         self._wire = wire
         self._shape = f"{wire} {{empty_content}} {{reasoning_echo}} {{call_id_format}} {{echo}}".format_map(options)
         self._tools: dict[int, Piece] = {}
 
     def limit(self, request: ModelRequest) -> int | None:
         """The most tokens that the reply may have: the least of what the engine and the settings say."""
-        said = [self._settings.get(name) for name in _LIMITS] + [request.settings.get(name) for name in _LIMITS]
+        said = [self._settings.get(name) for name in LIMITS] + [request.settings.get(name) for name in LIMITS]
         limits = [limit for limit in (*said, request.max_output) if type(limit) is int]
         return min(limits) if limits else None
 
@@ -74,7 +74,7 @@ class ChatEncoder:
         Raises:
             ConfigurationError: The request's settings cannot be sent.
         """
-        rest = _encoded(self._rest(request) | self._streaming(stream=stream))[1:-1]
+        rest = encoded(self._rest(request) | self._streaming(stream=stream))[1:-1]
         tools = self._encoded_tools(request.tools) if self._offers(request) else b""
         parts = [b'{"model":', self._model, b',"messages":[', self._messages(request), b"]"]
         parts += [b',"tools":', tools] if tools else []
@@ -97,9 +97,9 @@ class ChatEncoder:
 
     def _rest(self, request: ModelRequest) -> dict[str, JsonValue]:
         """What the body says besides messages and tools."""
-        rest = {**self._settings, **_checked(request.settings)}
+        rest = {**self._settings, **checked(request.settings, OURS)}
         limit = self.limit(request)
-        for name in _LIMITS:
+        for name in LIMITS:
             rest.pop(name, None)
         if limit is not None:
             rest[self._options["max_tokens_field"]] = limit
@@ -280,23 +280,3 @@ def _add_native(message: Message, native: str) -> None:
         for call, extra in zip(calls, extras, strict=False):
             if isinstance(call, dict) and extra:
                 call[CALL_ECHO] = extra
-
-
-def _checked(settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The settings, unless one of them is the engine's own or makes no sense."""
-    if taken := OURS.intersection(settings):
-        msg = f"settings may not hold {sorted(taken)}: the engine writes them; got {sorted(settings)}"
-        raise ConfigurationError(msg)
-    for name in _LIMITS:
-        if (limit := settings.get(name, 1)) is not None and (type(limit) is not int or limit < 1):
-            msg = f"the setting {name} is a whole number above 0; got {limit!r}"
-            raise ConfigurationError(msg)
-    return dict(settings)
-
-
-def _encoded(settings: dict[str, JsonValue]) -> bytes:
-    try:
-        return dumps(settings)
-    except (TypeError, ValueError) as error:
-        msg = f"settings must be JSON, such as {{'temperature': 0}}: {error}"
-        raise ConfigurationError(msg) from None
