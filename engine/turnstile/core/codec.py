@@ -1,8 +1,9 @@
 """The codec: events as versioned JSON records, by their declared types and nothing else.
 
-A record is ``{"v": 1, "type": "ModelReplied", …}`` with exactly the fields that the event's dataclass declares. What is
-written can be read: a value that is not of its declared type is refused on writing, as it would be on reading. There is
-no pickle, no constructor key and no encoder for other types to fall back on, so a record can make nothing but an event.
+A record is ``{"v": 1, "type": "ModelReplied", …}`` with all the fields that the event's dataclass declares; only one that
+has a default may be missing when it is read, since the record may be older than the field. What is written can be read:
+a value that is not of its declared type is refused on writing, as it would be on reading. There is no pickle, no
+constructor key and no encoder for other types to fall back on, so a record can make nothing but an event.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ class Codec:
         """The event that a record stands for.
 
         Raises:
-            CodecError: It is no record, of a newer version or of an unknown type, or a field is missing, unknown or of
-                another type than it is declared.
+            CodecError: It is no record, of a newer version or of an unknown type, or a field without a default is
+                missing, or a field is unknown or of another type than it is declared.
         """
         name, values = self._open(record)
         kind = self._kinds.get(name)
