@@ -12,14 +12,14 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from turnstile.core.effects import Effect
-from turnstile.core.errors import NoRow, RunBusy, RunFinished, SessionBusy, UsageError
+from turnstile.core.errors import RunBusy, RunFinished, SessionBusy, UsageError
 from turnstile.core.events import (
     Cancelled,
     DeadlinePassed,
@@ -29,13 +29,11 @@ from turnstile.core.events import (
     ResultsAppended,
     RunStarted,
 )
-from turnstile.core.fold import fold
-from turnstile.core.history import History
-from turnstile.core.messages import Item
 from turnstile.core.run_state import RunState, begin_run
 from turnstile.core.step import Transition, begin, effect_of, step
 from turnstile.core.strict_json import JsonValue
 from turnstile.driver.perform import Outside, Performer
+from turnstile.driver.session import said_before
 from turnstile.ports import Notice, Observer, Record
 from turnstile.result import Result
 
@@ -168,7 +166,7 @@ class Run(Generic[T]):
             await self.step()
         return self.result
 
-    async def events(self) -> AsyncIterator[Notice]:
+    async def events(self) -> AsyncGenerator[Notice, None]:
         """Drive the run to its end, and give each transition and each piece of progress as it comes.
 
         It takes a step when it is asked for what comes next, so a loop that breaks off at a transition leaves the run
@@ -218,7 +216,7 @@ class Run(Generic[T]):
         start, store, clock = self._run.start, self._outside.store, self._outside.clock
         if start.session is not None:
             self._enter(start.session)
-            start = replace(start, history=await _said_before(self._outside, start.session))
+            start = replace(start, history=await said_before(self._outside, start.session))
         if not self._created:
             self._created = True
             try:
@@ -386,20 +384,6 @@ def _require_text(call: str, text: object) -> None:
     if not isinstance(text, str):
         msg = f"run.{call}() takes text; got {text!r}"
         raise UsageError(msg)
-
-
-async def _said_before(outside: Outside, session: str) -> tuple[Item, ...]:
-    """The conversation of a session so far: that of its newest run, whose calls are all answered."""
-    newest = await outside.store.newest(session)
-    if newest is None:
-        return ()
-    records = await outside.store.load(newest)
-    try:
-        said = fold(outside.machine, (record.event for record in records)).messages
-    except NoRow as error:
-        msg = f"session {session!r} cannot go on: its run {newest!r} was made by another machine than this agent's"
-        raise UsageError(msg) from error
-    return History.of(said)[:]
 
 
 class _Listener:
