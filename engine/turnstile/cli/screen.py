@@ -20,7 +20,8 @@ from turnstile.core.strict_json import JsonValue
 _SEQUENCES = re.compile(
     r"""
     (?:\x1b\[|\x9b) [0-?]* [ -/]* [@-~]                                           # colours, cursor, modes
-    | (?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f]) [^\x07\x1b\x9c]* (?:\x07|\x1b\\|\x9c)  # strings: titles, clipboard, links
+    | (?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])                                       # strings: titles, clipboard, links;
+      [^\x07\x1b\x90\x98\x9c-\x9f]* (?:\x07|\x1b\\|\x9c)                          # none looks past the next one's start
     | \x1b [ -/]* [0-~]                                                           # all shorter ones
     """,
     re.VERBOSE,
