@@ -1,8 +1,8 @@
 """The codec: events as versioned JSON records, by their declared types and nothing else.
 
-A record is ``{"v": 1, "type": "ModelReplied", …}`` with all the fields that the event's dataclass declares; only one that
-has a default may be missing when it is read, since the record may be older than the field. What is written can be read:
-a value that is not of its declared type is refused on writing, as it would be on reading. There is no pickle, no
+A record is ``{"v": 1, "type": "ModelReplied", …}`` with all the fields that the event's dataclass declares; only one
+that has a default may be missing when it is read, since the record may be older than the field. What is written can be
+read: a value that is not of its declared type is refused on writing, as it would be on reading. There is no pickle, no
 constructor key and no encoder for other types to fall back on, so a record can make nothing but an event.
 """
 
