@@ -245,14 +245,12 @@ async def test_resume_does_not_repeat_finished_tools(case: Case, tools: Tools) -
     with WireServer(case.exchanges) as server:
         client = OpenAIChat("m", base_url=server.url)
         agent = Agent(client, tools=[tools("pay", pay, n=int)], store=MemoryStore(), limits=Limits(parallel=1))
-        run = agent.start("q", session="s")
-        await run.step()
-        step = asyncio.create_task(run.step())
-        await begun.wait()
-        step.cancel()  # nobody drives the run any more, and nothing more of it is kept
+        async with agent.start("q", session="s") as run:
+            await run.step()
+            step = asyncio.create_task(run.step())
+            await begun.wait()
+            step.cancel()  # whoever drove the run is gone, and what it was at is lost with it
         result = await agent.run("go on", session="s")
-        async with run:
-            pass
         await client.aclose()
     assert result.output == "done"
     assert [given["n"] for _, given in tools.ran] == [1, 2, 3]
