@@ -15,6 +15,9 @@ def main() -> None:
     That is 0 for a run that is done, 1 for one that failed, 2 for misuse, 3 for one that waits for a human, and 130 for
     one that was interrupted.
     """
-    from turnstile.cli.app import app
+    try:
+        from turnstile.cli.app import app
 
-    app(prog_name="turnstile")
+        app(prog_name="turnstile")
+    except KeyboardInterrupt:  # also while it loads, which takes a moment
+        raise SystemExit(130) from None

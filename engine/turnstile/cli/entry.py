@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -11,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from turnstile.cli.faults import DONE, MISUSED, Misuse, ReaderGone
-from turnstile.cli.screen import Screen
+from turnstile.cli.screen import Screen, unwritable
 from turnstile.core.errors import NoRow, TurnstileError
 
 
@@ -45,11 +46,14 @@ class Commands(TyperGroup):
         except NoRow:
             raise
         except ReaderGone:
-            # What the interpreter flushes at its end would complain about it.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             status = MISUSED
         except TurnstileError as error:
             status = _fail(str(error))
+        except OSError as error:
+            if not _is_of_typer(error):
+                raise
+            status = _fail(str(unwritable(error)))
+        _drop_unwritten()
         sys.exit(status or DONE)
 
 
@@ -60,6 +64,22 @@ def _mend_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+
+
+def _is_of_typer(error: OSError) -> bool:
+    """Whether typer itself, which writes help and completions to standard output, met the error."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "typer"
+
+
+def _drop_unwritten() -> None:
+    """Leave nothing that the interpreter would try to write once more, and complain about, as it ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _explain(error: typer.TyperException) -> int:

@@ -58,8 +58,13 @@ def _mishaps() -> Iterator[None]:
     except BrokenPipeError as error:
         raise ReaderGone("standard output is a pipe that nobody reads any more") from error
     except OSError as error:
-        way_out = "send it to a terminal, a pipe, or a file with room"
-        raise Misuse(f"standard output cannot be written: {error.strerror}; {way_out}") from error
+        raise unwritable(error) from error
+
+
+def unwritable(error: OSError) -> Misuse:
+    """What to tell a user whose standard output cannot be written."""
+    way_out = "send it to a terminal, a pipe, or a file with room"
+    return Misuse(f"standard output cannot be written: {error.strerror}; {way_out}")
 
 
 def prints_aside() -> AbstractContextManager[object]:

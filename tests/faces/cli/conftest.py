@@ -202,8 +202,11 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(folder: Path) -> dict[str, str]:
-    """What processes get as their environment: this one's, as bare as the tests have it, and a capable terminal."""
-    return {**os.environ, "TERM": "xterm", "PYTHONPATH": str(folder)}
+    """What processes get as their environment: this one's, as bare as the tests have it, and a capable terminal.
+
+    Standard output is buffered in them, as it is for users: what fails at its last flush must be seen here, too.
+    """
+    return {**os.environ, "TERM": "xterm", "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": ""}
 
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]

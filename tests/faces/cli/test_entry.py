@@ -14,7 +14,7 @@ import pytest
 from turnstile.core.errors import NoRow
 
 if TYPE_CHECKING:
-    from tests.faces.cli.conftest import Here
+    from tests.faces.cli.conftest import Cli, Here
 
 COMMAND = [sys.executable, "-c", "from turnstile.cli import main; main()"]
 HEAVY = ("httpx", "orjson", "pydantic", "rich", "structlog")
@@ -129,13 +129,42 @@ def test_closed_standard_output_is_said_before_money_is_spent(folder: Path, envi
     ]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
-def test_a_full_disk_is_one_line(folder: Path, environment: dict[str, str]) -> None:
-    """A failed write must neither look like success nor end in a traceback."""
-    result = _run_with(folder, environment, ">/dev/full", "run", "demo:agent", "hi", "--quiet")
+needs_full_device = pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="only Linux has a device that is always full"
+)
+
+
+@needs_full_device
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "demo:agent", "hi", "--quiet"],
+        ["run", "demo:agent", "hi", "--quiet", "--json"],
+        ["diagram"],
+        ["tools", "list", "demo:agent"],
+        ["--help"],
+        ["run", "--help"],
+        ["--version"],
+        ["--show-completion", "bash"],
+    ],
+)
+def test_a_full_disk_is_one_line(
+    folder: Path, environment: dict[str, str], arguments: list[str], unbuffered: str
+) -> None:
+    """A failed write must neither look like success nor end in a traceback, whatever was to be written."""
+    result = _run_with(folder, {**environment, "PYTHONUNBUFFERED": unbuffered}, ">/dev/full", *arguments)
     assert result.returncode == 2
-    assert "standard output cannot be written: No space left on device" in result.stderr
-    assert "Traceback" not in result.stderr
+    way_out = "send it to a terminal, a pipe, or a file with room"
+    told = [line for line in result.stderr.splitlines() if line != "printed by a tool"]
+    assert told == [f"turnstile: standard output cannot be written: No space left on device; {way_out}"]
+
+
+@needs_full_device
+def test_a_full_standard_error_changes_nothing_else(folder: Path, environment: dict[str, str]) -> None:
+    """Nobody can be told that nothing can be told, and the answer is no worse for it."""
+    result = _run_with(folder, environment, "2>/dev/full", "run", "demo:agent", "hi")
+    assert (result.returncode, result.stdout) == (0, "Answer 1: sunny.\n")
 
 
 def test_a_reader_that_has_gone_is_no_event(folder: Path, environment: dict[str, str]) -> None:
@@ -156,6 +185,13 @@ def test_closed_standard_error_changes_nothing_else(folder: Path, environment: d
     """What is told along the way may be unwanted; the answer still comes, and alone."""
     result = _run_with(folder, environment, "2>&-", "run", "demo:agent", "hi")
     assert (result.returncode, result.stdout) == (0, "Answer 1: sunny.\n")
+
+
+def test_ctrl_c_while_it_loads_is_no_bug(cli: Cli, folder: Path) -> None:
+    """Loading takes a moment, in which people change their minds; a traceback would tell them of our imports."""
+    (folder / "typer.py").write_text("raise KeyboardInterrupt\n")
+    result = cli("--version")
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
 def test_a_table_with_a_hole_shows_its_traceback(here: Here, folder: Path) -> None:
