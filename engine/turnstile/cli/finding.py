@@ -88,29 +88,43 @@ def _load(module_name: str, what: str) -> ModuleType:
             raise Misuse(f"{what} cannot be loaded: {_raised(error)}; mend the module and try again") from error
         way_out = "install it (`pip install 'turnstile-agent[all]'` brings what the bundled agents need)"
         raise Misuse(f"{what} needs the module {missing!r}, which is not installed; {way_out}") from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise Misuse(f"{what} cannot be loaded: {_raised(error)}; mend the module and try again") from error
 
 
 def _raised(error: BaseException) -> str:
-    """An error and the line it came from, without the traceback."""
+    """An error and the line it came from, without the traceback; the error is the module's, so its text may fail, too."""
     if isinstance(error, SyntaxError):
         file, line, text = error.filename, error.lineno, error.msg
     else:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        file, line, text = frame.filename, frame.lineno, str(error)
+        file, line, text = frame.filename, frame.lineno, _text_of(error, str)
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"{what} ({Path(file or '?').name}, line {line})"
+
+
+def _text_of(value: object, way: Callable[[object], str]) -> str:
+    """An object of the user's as text; empty when its own code, which makes that, fails."""
+    try:
+        return way(value)
+    except Exception:  # noqa: BLE001 - whatever it is, what there is to say does not depend on it
+        return ""
 
 
 def _agent(module: ModuleType, attribute: str, name: str) -> Agent[Any]:
     value: object = module
     for part in attribute.split("."):
-        if not hasattr(value, part):
-            raise Misuse(f"module {module.__name__!r} has no {attribute!r}; {_agents_of(module, attribute)}")
-        value = getattr(value, part)
+        try:
+            value = getattr(value, part)
+        except AttributeError as error:
+            hint = _agents_of(module, attribute)
+            raise Misuse(f"module {module.__name__!r} has no {attribute!r}; {hint}") from error
+        except Exception as error:
+            raise Misuse(f"{name!r} cannot be read: {_raised(error)}; mend the module and try again") from error
     if not isinstance(value, Agent):
-        what = f"{type(value).__name__} {value!r:.60}"
+        what = f"{type(value).__name__} {_text_of(value, repr):.60}".rstrip()
         raise Misuse(f"{name!r} is no Agent but the {what}; {_agents_of(module, attribute)}")
     return value
 

@@ -18,6 +18,10 @@ MODULES = {
     "broken.py": HEAD + "\nagent = Agent(\n",
     "raising.py": "print('on import')\nraise ValueError('no\\nluck')\n",
     "leaving.py": "raise SystemExit\n",
+    "escaping.py": "class Gone(BaseException): pass\nraise Gone('away')\n",
+    "speechless.py": "class Mute(Exception):\n    def __str__(self): raise OSError\nraise Mute\n",
+    "hostile.py": "class Bad:\n    def __repr__(self): raise OSError\n    @property\n    def agent(self): return 1 / 0\n"
+    "bad = Bad()\n",
     "needy.py": "import not_there_at_all\n",
     "outdated.py": "import json.gone\n",
     "nothing.py": "agent = 3\n",
@@ -50,6 +54,10 @@ def modules(folder: Path) -> Path:
         ("broken:agent", r"'broken:agent' cannot be loaded: SyntaxError: .*\(broken.py, line \d\); mend the module"),
         ("raising:agent", r"ValueError: no luck \(raising.py, line 2\); mend the module"),
         ("leaving:agent", r"SystemExit \(leaving.py, line 1\)"),
+        ("escaping:agent", r"'escaping:agent' cannot be loaded: Gone: away \(escaping.py, line 2\); mend the module"),
+        ("speechless:agent", r"'speechless:agent' cannot be loaded: Mute \(speechless.py, line 3\); mend the module"),
+        ("hostile:bad", "'hostile:bad' is no Agent but the Bad; the module holds no agent"),
+        ("hostile:bad.agent", r"cannot be read: ZeroDivisionError: division by zero \(hostile.py, line 4\); mend the"),
         ("outdated:agent", r"ModuleNotFoundError: No module named 'json.gone'.* \(outdated.py, line 1\); mend"),
         ("needy:agent", "'needy:agent' needs the module 'not_there_at_all', which is not installed; install it"),
         ("needy", "agent 'needy' needs the module 'not_there_at_all', which is not installed; install it"),
@@ -63,6 +71,13 @@ def test_a_name_that_leads_nowhere_is_one_line_and_the_way_out(here: Here, modul
     line = result.stderr.splitlines()[-1]
     assert re.search(says, line), line
     assert "Traceback" not in result.stderr
+
+
+def test_ctrl_c_while_an_agents_module_loads_is_no_fault_of_it(here: Here, folder: Path) -> None:
+    """Models and data may take long to load; who does not want to wait has found no mistake in the module."""
+    (folder / "slow_to_load.py").write_text("raise KeyboardInterrupt\n")
+    result = here("run", "slow_to_load:agent", "hi")
+    assert (result.exit_code, result.stderr) == (130, "")
 
 
 def test_what_a_module_prints_on_import_is_no_answer(here: Here, modules: Path) -> None:
