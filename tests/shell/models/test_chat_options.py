@@ -76,6 +76,29 @@ async def test_merged_messages_keep_their_parts(sent: Sent) -> None:
     assert [part["type"] for part in message["content"]] == ["text", "text", "image_url", "text"]
 
 
+# What a server wants back
+
+
+async def test_extras_of_calls_go_back_in_their_order() -> None:
+    """Ids may have been made unique meanwhile, so a signature finds its call by its place; most calls have none."""
+    calls = [{"id": "x", "function": {"name": "get_weather", "arguments": f'{{"city":"{city}"}}'}} for city in "AB"]
+    signed = [calls[0], {**calls[1], "extra_content": {"sig": "B"}}]
+    exchanges = [answer("", tool_calls=signed), answer("noted", reasoning_details=[{"text": "hm"}]), answer("done")]
+    with WireServer(exchanges) as server:
+        client = OpenAIChat("m", base_url=server.url, echo=("reasoning_details",))
+        agent = Agent(client, tools=[get_weather])
+        result = await agent.run("q")
+        await agent.run("and?", history=result.messages)
+        await client.aclose()
+    bodies: list[Any] = [request.body for request in server.requests]
+    messages = bodies[2]["messages"]
+    ids = [call["id"] for call in messages[1]["tool_calls"]]
+    assert len(set(ids)) == 2
+    assert [call.get("extra_content") for call in messages[1]["tool_calls"]] == [None, {"sig": "B"}]
+    assert [message["tool_call_id"] for message in messages[2:4]] == ids
+    assert messages[4] == {"role": "assistant", "content": "noted", "reasoning_details": [{"text": "hm"}]}
+
+
 # Think tags
 
 

@@ -192,6 +192,16 @@ async def test_calls_in_one_chunk_without_index_are_separate(ask: Ask) -> None:
         pytest.param(stream(text("Hi"), chunk(finish="stop"), "data: {"), "Hi", id="garbage-behind-the-end"),
         pytest.param(stream(text("Hi"), chunk(finish="stop"), end="reset"), "Hi", id="reset-behind-the-end"),
         pytest.param(stream(text("Hi"), chunk(finish="stop"), DONE, end="hang"), "Hi", id="stays-open"),
+        pytest.param(
+            stream(
+                'data: {"choices":[{"index":1,"delta":{"content":"B"},"finish_reason":"stop"}]}',
+                text("H"),
+                'data: {"choices":[{"index":1,"delta":{"content":"b"}},{"index":0,"delta":{"content":"i"}}]}',
+                DONE,
+            ),
+            "Hi",
+            id="multiple-choices-in-stream",
+        ),
         pytest.param(stream("data: ", "data: : ping", ": c", "data: null", text("Hi"), DONE), "Hi", id="keep-alives"),
         pytest.param(stream("data: [" + text("Hi")[6:] + "]", DONE), "Hi", id="list-around-a-chunk"),
         pytest.param(stream(text("Hi"), DONE, headers={"content-type": "text/plain"}), "Hi", id="content-type"),
@@ -239,6 +249,7 @@ async def test_a_whole_reply_is_a_reply_however_it_ends(ask: Ask, exchange: dict
         pytest.param(stream(": c", end="hang"), "timeout", "silent for 0.2 s", id="no-byte"),
         pytest.param(stream(DONE), "protocol", "neither a choice nor an error", id="done-only"),
         pytest.param(stream(text("A"), 'data: {"cho', text("C"), DONE), "protocol", "no JSON", id="garbage"),
+        pytest.param(stream(chunk({"content": [7]}), DONE), "protocol", "holds a int", id="part-of-no-kind"),
         pytest.param(stream(text("A"), "data: 7", DONE), "protocol", "is a int, not an object", id="number"),
         pytest.param(
             stream(chunk({"tool_calls": [piece(0, "a", "f", '{"k":')]}), DONE),
@@ -400,6 +411,25 @@ def test_pieces_of_a_providers_own_field_are_merged() -> None:
         {"id": "z"},
     ]
     assert merged("a", None) == "a"
+
+
+async def test_a_server_that_stays_open_without_an_end_loses_its_connection(ask: Ask) -> None:
+    """The label says that the reply is whole; its usage is waited for, but not for long."""
+    reply = await ask(stream(text("Hi"), chunk(finish="stop"), end="hang"), idle_timeout=0.2)
+    assert isinstance(reply, Reply)
+    assert reply.text == "Hi"
+
+
+async def test_what_could_have_been_a_tag_is_told_in_the_end(hello: ModelRequest) -> None:
+    """A held back piece belongs to the text that is seen as to the text that is kept."""
+    heard: list[Delta] = []
+    with WireServer([stream(text("<thi"), chunk(finish="stop"))]) as server:
+        client = OpenAIChat("m", base_url=server.url, think_tags="strip")
+        reply = await client.reply(hello, heard.append)
+        await client.aclose()
+    assert isinstance(reply, Reply)
+    assert heard == [Delta("text", "<thi")]
+    assert reply.text == "<thi"
 
 
 @pytest.mark.parametrize("how", ["keep", "strip"])

@@ -169,7 +169,7 @@ class ChatStream:
     def _said(self, choice: _Choice, delta: Object) -> list[tuple[str, str]]:
         """Keep what a delta says, and give its pieces."""
         content = delta.get("content")
-        found = [("content", content)] if isinstance(content, str) else list(_parts(content))
+        found = [("content", content)] if isinstance(content, str) else list(self._parts(content))
         found.append(("refusal", as_text(delta.get("refusal"))))
         found.append(("reasoning_content", next((said for n in REASONING if (said := as_text(delta.get(n)))), "")))
         found = [(name, text) for name, text in found if text]
@@ -185,6 +185,17 @@ class ChatStream:
         self._room -= _CALL * (len(choice.calls) - before)
         return found
 
+    def _parts(self, content: JsonValue) -> Iterator[tuple[str, str]]:
+        """What the parts of a content say: texts, or parts that hold text or thinking (Mistral)."""
+        for part in content if isinstance(content, list) else [content]:
+            if isinstance(part, str):
+                yield "content", part
+            elif isinstance(part, dict):
+                yield "content", text_of(part.get("text"))
+                yield "reasoning_content", text_of(part.get("thinking"))
+            elif part is not None:
+                self._stop(f"delta.content is or holds a {type(part).__name__}", repr(part)[:80])
+
     def _tell(self, name: str, text: str) -> None:
         if name == "arguments" or (self._quiet and name == "content"):
             self._progress(Delta("arguments", text))
@@ -195,16 +206,6 @@ class ChatStream:
         else:
             for kind, piece in self._tags.feed(text):
                 self._progress(Delta(kind, piece))
-
-
-def _parts(content: JsonValue) -> Iterator[tuple[str, str]]:
-    """What the parts of a content say: texts, or parts that hold text or thinking (Mistral)."""
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, str):
-            yield "content", part
-        elif isinstance(part, dict):
-            yield "content", text_of(part.get("text"))
-            yield "reasoning_content", text_of(part.get("thinking"))
 
 
 def merged(old: JsonValue, new: JsonValue) -> JsonValue:

@@ -71,7 +71,8 @@ class Patience:
 
     def wait(self, *, afterword: bool = False) -> None:
         """Begin to wait for the next bytes, but briefly for those that only say more about a whole reply."""
-        idle, end = AFTERWORD if afterword else self._idle_timeout, self._last_event + self._timeout
+        idle = min(AFTERWORD, self._idle_timeout) if afterword else self._idle_timeout
+        end = self._last_event + self._timeout
         soon = self._now() + idle
         if not afterword and soon <= self._alarm < end:
             return  # the alarm is late enough: setting it for each piece would cost more than reading the piece
