@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import resource
 import stat
 import subprocess
 import sys
@@ -431,6 +432,24 @@ def test_a_stream_of_the_users_stays_open() -> None:
     JsonLog(stream).close()
 
     assert not stream.closed
+
+
+@pytest.mark.parametrize("room", [0, 1, 200])
+def test_a_disk_that_fills_is_told_once_and_for_all(tmp_path: Path, room: int) -> None:
+    """A log that ends too early must say so, also when the disk had room for the beginning of a line."""
+    log, heard = JsonLog(tmp_path / "run.log"), play()[0]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as failed:
+            log.observe(*heard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    log.observe(*heard)
+    log.close()
+
+    assert log.failure is failed.value
+    assert (tmp_path / "run.log").stat().st_size == room
 
 
 def test_after_closing_nothing_is_written(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@
 - Keys and tokens are replaced in every text that comes from outside; states, rows and guards are named by the program.
 - A line cannot be forged: JSON escapes line breaks, and here also what hides or reorders text is escaped (DEL, C1
   controls, bidirectional and zero-width marks; see CVE-2021-42574). A reader of JSON gets the same text.
-- A line is one write, so several processes may append to one file.
+- A line is one write, so several processes may append to one file; what a full disk takes of one is no line, and said.
 - The logger is private: structlog's global configuration belongs to the user.
 """
 
@@ -18,13 +18,14 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
-from io import TextIOWrapper
+from io import FileIO, TextIOWrapper
 from types import TracebackType
 from typing import IO, BinaryIO, Self, TextIO, cast
 
 import orjson
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
+from typing_extensions import Buffer
 
 from turnstile.core.errors import ConfigurationError
 from turnstile.core.events import ModelFailed, RunStarted
@@ -55,6 +56,9 @@ class JsonLog:
         content: Whether to write what was said, too: prompts, answers, arguments, results and the stop's detail.
         now: The time when a run starts, in seconds since the epoch; a transition brings its own.
 
+    Attributes:
+        failure: Why the log ends before its runs do, such as a full disk; ``None`` while nothing is missing in it.
+
     Raises:
         ConfigurationError: The file cannot be opened, or the stream not written.
     """
@@ -67,9 +71,14 @@ class JsonLog:
         self._stream, self._opened = _open(target)
         self._lines = _private_logger(self._stream, self._describe)
         self._listening = True
+        self.failure: OSError | None = None
 
     def observe(self, notice: Notice, run: RunState) -> None:
-        """Write a line for a start or a transition; progress is not logged."""
+        """Write a line for a start or a transition; progress is not logged.
+
+        Raises:
+            OSError: It could not be written. Nothing more will be, and `failure` keeps saying why.
+        """
         if not self._listening:
             return
         if isinstance(notice, RunStarted):
@@ -83,6 +92,10 @@ class JsonLog:
             self._lines.write(event, _level(move, run), move, run)
         except BrokenPipeError:  # whoever read the log has gone; that is no reason to trouble the run
             self._listening = False
+        except OSError as error:
+            self._listening = False
+            self.failure = error
+            raise
 
     def close(self) -> None:
         """Close what was opened here; nothing is written any more."""
@@ -288,6 +301,17 @@ def _private_logger(stream: IO[str] | IO[bytes], describe: Processor) -> _Lines:
     return lines
 
 
+class _Whole(FileIO):
+    """A file without a buffer that takes all it is given, or raises; a raw one may take a part and say nothing."""
+
+    def write(self, data: Buffer, /) -> int:
+        """Write it all, in one go if the system lets it."""
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self.fileno(), left) :]
+        return memoryview(data).nbytes
+
+
 def _open(target: Target) -> tuple[IO[str] | IO[bytes], bool]:
     """The stream to write to, and whether it was opened here: unbuffered, so that a broken pipe keeps nothing back."""
     if target == "-":
@@ -295,7 +319,7 @@ def _open(target: Target) -> tuple[IO[str] | IO[bytes], bool]:
     if not isinstance(target, str | os.PathLike):
         return target, False
     try:
-        return open(target, "ab", buffering=0, opener=lambda path, flags: os.open(path, flags, 0o600)), True
+        return _Whole(target, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)), True
     except OSError as error:
         msg = (
             f"the log {os.fspath(target)!r} cannot be opened for appending: {error.strerror}; "
@@ -311,6 +335,6 @@ def _standard_output() -> tuple[IO[str] | IO[bytes], bool]:
     if not isinstance(sys.stdout, TextIOWrapper):  # a notebook's own, whose file descriptor leads elsewhere
         return sys.stdout, False
     try:
-        return open(sys.stdout.fileno(), "ab", buffering=0, closefd=False), True
+        return _Whole(sys.stdout.fileno(), "ab", closefd=False), True
     except (OSError, ValueError):  # it has no descriptor, or a closed one
         return sys.stdout, False
