@@ -95,7 +95,7 @@ def _load(module_name: str, what: str) -> ModuleType:
 
 
 def _raised(error: BaseException) -> str:
-    """An error and the line it came from, without the traceback; the error is the module's, so its text may fail, too."""
+    """An error and the line it came from, without the traceback; making its text may fail as well."""
     if isinstance(error, SyntaxError):
         file, line, text = error.filename, error.lineno, error.msg
     else:

@@ -20,8 +20,7 @@ MODULES = {
     "leaving.py": "raise SystemExit\n",
     "escaping.py": "class Gone(BaseException): pass\nraise Gone('away')\n",
     "speechless.py": "class Mute(Exception):\n    def __str__(self): raise OSError\nraise Mute\n",
-    "hostile.py": "class Bad:\n    def __repr__(self): raise OSError\n    @property\n    def agent(self): return 1 / 0\n"
-    "bad = Bad()\n",
+    "hostile.py": "class Bad:\n    __repr__ = None\n    agent = property(lambda bad: 1 / 0)\nbad = Bad()\n",
     "needy.py": "import not_there_at_all\n",
     "outdated.py": "import json.gone\n",
     "nothing.py": "agent = 3\n",
@@ -57,7 +56,7 @@ def modules(folder: Path) -> Path:
         ("escaping:agent", r"'escaping:agent' cannot be loaded: Gone: away \(escaping.py, line 2\); mend the module"),
         ("speechless:agent", r"'speechless:agent' cannot be loaded: Mute \(speechless.py, line 3\); mend the module"),
         ("hostile:bad", "'hostile:bad' is no Agent but the Bad; the module holds no agent"),
-        ("hostile:bad.agent", r"cannot be read: ZeroDivisionError: division by zero \(hostile.py, line 4\); mend the"),
+        ("hostile:bad.agent", r"cannot be read: ZeroDivisionError: division by zero \(hostile.py, line 3\); mend the"),
         ("outdated:agent", r"ModuleNotFoundError: No module named 'json.gone'.* \(outdated.py, line 1\); mend"),
         ("needy:agent", "'needy:agent' needs the module 'not_there_at_all', which is not installed; install it"),
         ("needy", "agent 'needy' needs the module 'not_there_at_all', which is not installed; install it"),
