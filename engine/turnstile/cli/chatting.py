@@ -31,7 +31,8 @@ _COMMAND = re.compile(r"/\w*\s*")
 def chat(name: str, settings: Settings) -> int:
     """Talk with an agent until the user leaves, and give the exit status.
 
-    A person who leaves has done so well; for a script, whose lines come from a pipe or a file, the last run's counts.
+    A person who leaves has done so well, but for a log that was lost; for a script, whose lines come from a pipe or a
+    file, the last run's counts.
 
     Raises:
         TurnstileError: The command cannot work as it was given.
@@ -48,7 +49,7 @@ def chat(name: str, settings: Settings) -> int:
             runner.run(job.aclose())
     if not lines.came:
         raise Misuse("nothing to read: chat takes messages from a terminal, or one a line from a pipe or a file")
-    return DONE if lines.is_terminal else talk.status
+    return talk.status if job.lost_log or not lines.is_terminal else DONE
 
 
 class _Lines:

@@ -99,6 +99,14 @@ class Job:
         logs = (self._log,) if self._log else ()
         return RunOptions(model=self.models, limits=self._limits, observers=(*logs, *observers), session=session)
 
+    @property
+    def lost_log(self) -> str:
+        """What to tell of a log that ends too early; empty while it is whole."""
+        if self._log is None or self._log.failure is None:
+            return ""
+        reason = self._log.failure.strerror
+        return f"the log {self.settings.log_json!r} ends before the run does: {reason}; send it to a file with room"
+
     async def aclose(self) -> None:
         """Let go of connections, the store and the log."""
         for client in self.models:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from turnstile.cli.drawing import draw_run, format_of
-from turnstile.cli.faults import DONE, FAILED, INTERRUPTED, WAITING, Misuse
+from turnstile.cli.faults import DONE, FAILED, INTERRUPTED, MISUSED, WAITING, Misuse
 from turnstile.cli.interrupts import Interrupts
 from turnstile.cli.options import Settings
 from turnstile.cli.preparing import Job, prepare
@@ -118,7 +118,7 @@ def cancel(live: Run[Any], screen: Screen) -> None:
 
 
 def report(result: Result[Any], job: Job, progress: Progress, *, interrupted: bool) -> int:
-    """Give the answer, say how the run ended, and tell the exit status."""
+    """Give the answer, say how the run ended, and tell the exit status, which a lost log keeps from being `DONE`."""
     screen = job.screen
     if job.settings.json:
         screen.answer(json_text(as_json(result)))
@@ -128,12 +128,14 @@ def report(result: Result[Any], job: Job, progress: Progress, *, interrupted: bo
         screen.say(f"the last that the model wrote:\n{result.partial}")
     tell = screen.say if result.ok else screen.warn
     tell(summary(result))
+    if job.lost_log:
+        screen.warn(job.lost_log)
     if interrupted and not result.ok:
         screen.warn(kept(result, job.kept_in))
         return INTERRUPTED
     if result.stop is None:
         return WAITING
-    return DONE if result.ok else FAILED
+    return (MISUSED if job.lost_log else DONE) if result.ok else FAILED
 
 
 def _answer(result: Result[Any], screen: Screen, progress: Progress) -> None:

@@ -12,7 +12,7 @@ import pytest
 from turnstile.testing import WireServer
 
 if TYPE_CHECKING:
-    from tests.faces.cli.conftest import Here
+    from tests.faces.cli.conftest import Cli, Here, Open
 
 OWN_MODEL = """
 from turnstile.agent import Agent
@@ -159,3 +159,32 @@ def test_a_log_on_standard_output_makes_all_of_it_json(here: Here) -> None:
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert [line["event"] for line in lines[:-1]] == ["run_started", *["transition"] * 4]
     assert lines[-1]["output"] == "Answer 1: \x1b[1msunny\x1b[0m."
+
+
+needs_full_device = pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="only Linux has a device that is always full"
+)
+
+
+@needs_full_device
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_a_lost_log_is_one_line_and_no_success(cli: Cli, command: str) -> None:
+    """Who relies on the log must learn that it is not whole, though the answer is as good as ever."""
+    prompt, stdin = (["hi"], "") if command == "run" else ([], "hi\n")
+    result = cli(command, "demo:agent", *prompt, "--log-json", "/dev/full", "--quiet", stdin=stdin)
+    assert (result.returncode, result.stdout) == (2, "Answer 1: sunny.\n")
+    told = [line for line in result.stderr.splitlines() if line != "printed by a tool"]
+    reason = "No space left on device"
+    assert told == [f"the log '/dev/full' ends before the run does: {reason}; send it to a file with room"]
+
+
+@needs_full_device
+def test_a_log_lost_in_a_persons_chat_counts_when_they_leave(terminal: Open) -> None:
+    """Leaving a chat is no failure, but a log that was asked for and is not there is one."""
+    opened = terminal("chat", "demo:agent", "--log-json", "/dev/full")
+    opened.wait_for("you> ")
+    opened.type("hi\n")
+    opened.wait_for("the log '/dev/full' ends before the run does")
+    opened.wait_for("you> ")
+    opened.type("\x04")
+    assert opened.finish() == 2
