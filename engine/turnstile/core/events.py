@@ -74,7 +74,7 @@ class RunStarted(Event):
         retry: How failed requests are sent again.
         deadline: When it must have ended, in seconds since the epoch.
         models: The models' names, the first choice first.
-        prices: The price of each; ``None`` where unknown.
+        prices: The price of each; ``None`` where unknown, or where no limit on cost asks for it.
         max_output: The most tokens a reply may have, when that is set.
         tools_size: Size of the tools' descriptions in characters, for estimates of a request's tokens.
         can_trim: Whether old items may be left out of a request that the model found too long.

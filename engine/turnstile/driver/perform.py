@@ -119,12 +119,12 @@ class Performer:
         def progress(delta: Delta) -> None:
             self._notify(delta if delta.attempt == attempt else replace(delta, attempt=attempt))
 
-        reply = await outside.models[effect.model].reply(request, progress)
+        client = outside.models[effect.model]
+        reply = await client.reply(request, progress)
         if isinstance(reply, Reply):
-            return self._vet(reply, run)
+            return self._vet(_priced(reply, client), run)
         if not isinstance(reply, ModelFailed):
-            name = outside.models[effect.model].name
-            raise UsageError(f"model client {name!r} gives a Reply or a ModelFailed; got {reply!r}")
+            raise UsageError(f"model client {client.name!r} gives a Reply or a ModelFailed; got {reply!r}")
         if reply.kind == "context_overflow":
             return replace(reply, items=len(request.items))
         return self._with_delay(reply, run)
@@ -164,3 +164,12 @@ class Performer:
         batch = await self._outside.tools.run(effect, work)
         self.raised = batch.raised
         return batch.event
+
+
+def _priced(reply: Reply, client: ModelClient) -> Reply:
+    """The reply with what it cost, as far as its client knows a price and its server the tokens."""
+    usage = reply.usage
+    if reply.cost is not None or usage is None or usage.input_tokens is None or usage.output_tokens is None:
+        return reply
+    price = client.price
+    return replace(reply, cost=price.of(usage.input_tokens, usage.output_tokens)) if price else reply

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 
 import pytest
 
+from turnstile import Agent, Limits
 from turnstile.core.limits import Price
-from turnstile.core.messages import Usage
+from turnstile.core.messages import Reply, Usage
 from turnstile.models import AnthropicMessages, OpenAIChat, resolve
 from turnstile.shell.models.pricing import Pricing
+from turnstile.testing import ScriptedModel
 
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
 
@@ -84,3 +87,28 @@ def test_clients_of_public_providers_know_their_price() -> None:
     assert OpenAIChat("gpt-5-mini").price == Pricing(None, "gpt-5-mini", OPENAI).price
     assert resolve("openai:gpt-5-mini", {"OPENAI_API_KEY": "k"}).price is not None
     assert OpenAIChat("gpt-5-mini", price=Price(1, 2)).price == Price(1, 2)
+
+
+async def test_the_list_is_read_while_a_reply_is_waited_for() -> None:
+    """Once a client, and never for a server of one's own: half a second is a long time for other runs to wait."""
+    pricing = Pricing(None, "gpt-5-mini", OPENAI)
+    pricing.prepare()
+    pricing.prepare()
+    Pricing(None, "gpt-5-mini", "http://127.0.0.1:9").prepare()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert pricing.price is not None
+
+
+def test_a_run_starts_without_the_list_unless_a_limit_on_cost_needs_it() -> None:
+    """What a run records of prices is what its limits are held with."""
+    agent = Agent(OpenAIChat("gpt-5-mini", price=Price(1, 2)))
+    assert agent.start("q").snapshot.start.prices == (None,)
+    assert agent.start("q", limits=Limits(cost=1)).snapshot.start.prices == (Price(1, 2),)
+
+
+def test_a_reply_has_the_price_that_its_client_knows() -> None:
+    """A scripted model's, or one that the user gave: the client says the price, the server the tokens."""
+    told, untold = Reply("a", usage=Usage(1_000_000, 500_000)), Reply("b", usage=Usage(5))
+    model = ScriptedModel([told, untold], price=Price(1, 2))
+    replies = [Agent(model).run_sync("q").messages[-1] for _ in (told, untold)]
+    assert [reply.cost for reply in replies if isinstance(reply, Reply)] == [2.0, None]

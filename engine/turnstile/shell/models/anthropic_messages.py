@@ -107,6 +107,7 @@ class AnthropicMessages:
         except Unsendable as error:
             return ModelFailed("bad_request", f"not sent: {error}")
         listener = MessageStream(progress)
+        self._pricing.prepare()
         answer = await (self._open().stream(body, listener) if self._streams else self._open().post(body))
         if isinstance(answer, ModelFailed):
             return answer

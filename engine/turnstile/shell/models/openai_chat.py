@@ -103,6 +103,7 @@ class OpenAIChat:
         is_prompted = bool(request.tools) and self._options["tool_calling"] == "prompted"
         stream = ChatStream(progress, echo=self._reading.echo, think_tags=self._reading.think_tags, quiet=is_prompted)
         body = self._encoder.body(request, stream=self._stream)
+        self._pricing.prepare()
         answer = await (self._open().stream(body, stream) if self._stream else self._open().post(body))
         if isinstance(answer, ModelFailed):
             return answer

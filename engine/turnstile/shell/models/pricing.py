@@ -1,12 +1,14 @@
 """`Pricing`: what a model costs, as its user says or as the price list of `genai-prices` has it; unknown is ``None``.
 
-The list is an optional extra (``turnstile-agent[prices]``) and is read when a price is first asked for, since that
-takes four times as long as importing all the rest. It is a copy that comes with the package: nothing is fetched. What
-is at another address than a public provider's, such as a server of one's own, has no price there.
+The list is an optional extra (``turnstile-agent[prices]``), a copy that comes with the package: nothing is fetched. To
+read it takes half a second, more than to import all the rest, so it is read when a price is first asked for, or in a
+thread while the first reply is waited for. What is at another address than a public provider's, such as a server of
+one's own, has no price there.
 """
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -33,6 +35,13 @@ class Pricing:
         self._given = given
         self._model = model
         self._base_url = base_url if base_url.startswith("https://") else ""
+        self._begun = bool(given) or not self._base_url
+
+    def prepare(self) -> None:
+        """Begin to read the list, in a thread of the running event loop's, so that it is there when a reply comes."""
+        if not self._begun:
+            self._begun = True
+            asyncio.get_running_loop().run_in_executor(None, _listed, self._model, self._base_url)
 
     @property
     def price(self) -> Price | None:
