@@ -72,6 +72,36 @@ async def test_a_stream_is_put_together_with_all_that_it_says(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize(
+    "events",
+    [
+        pytest.param(
+            [chunk(finish="stop", usage={"prompt_tokens": 3, "completion_tokens": 1}), DONE], id="with-the-label"
+        ),
+        pytest.param(
+            ['data: {"choices":[{"finish_reason":"stop","usage":{"prompt_tokens":3,"completion_tokens":1}}]}'],
+            id="in-the-choice",
+        ),
+        pytest.param(
+            [chunk(finish="stop", x_groq={"usage": {"prompt_tokens": 3, "completion_tokens": 1}})], id="x-groq"
+        ),
+        pytest.param(
+            [
+                chunk(usage={"prompt_tokens": 3, "completion_tokens": 0}),
+                chunk(usage={"prompt_tokens": None, "completion_tokens": 1}),
+                chunk(finish="stop", usage={}),
+            ],
+            id="growing",
+        ),
+    ],
+)
+async def test_usage_is_found_wherever_it_stands(ask: Ask, events: list[str]) -> None:
+    """usage-on-role-bearing-finish-delta: a budget that misses a reply's tokens is no budget."""
+    reply = await ask(stream(text("Hi"), *events))
+    assert isinstance(reply, Reply)
+    assert reply.usage == Usage(3, 1)
+
+
+@pytest.mark.parametrize(
     ("pieces", "calls"),
     [
         pytest.param([piece(0, "a", "f", '{"k":'), piece(0, arguments="1}")], [("a", "f", '{"k":1}')], id="plain"),
@@ -238,6 +268,7 @@ async def test_a_whole_reply_is_a_reply_however_it_ends(ask: Ask, exchange: dict
     ("exchange", "kind", "words"),
     [
         pytest.param(stream(text("par")), "network", "before the reply was whole", id="ends-early"),
+        pytest.param(stream(chunk({"content": "par"}, "null")), "network", "before the reply", id="null-as-a-text"),
         pytest.param(stream(text("par"), end="reset"), "network", "127.0.0.1", id="reset"),
         pytest.param(stream(text("par"), end="hang"), "timeout", "silent for 0.2 s", id="stall"),
         pytest.param(
@@ -540,3 +571,29 @@ async def test_a_few_megabytes_of_brackets_are_refused(ask: Ask, exchange: str) 
     failed = await ask({"text": exchange.replace("{}", "[" + "[]," * 1_000_000 + "[]]")})
     assert isinstance(failed, ModelFailed)
     assert (failed.kind, "more than 1000000 values" in failed.message) == ("protocol", True), failed
+
+
+async def test_a_cancelled_stream_closes_its_connection(hello: ModelRequest) -> None:
+    """A server that goes on writing for nobody costs tokens, and on a small machine the only slot there is."""
+    begun, closed = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + text("Hi").encode() + b"\n\n")
+        await writer.drain()
+        while await reader.read(1_000):
+            pass
+        writer.close()
+        closed.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        client = OpenAIChat("m", base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        task = asyncio.create_task(client.reply(hello, lambda delta: begun.set()))
+        await begun.wait()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await closed.wait()
+        await client.aclose()
+    assert task.cancelled()

@@ -140,12 +140,16 @@ class ChatStream:
         for name in ("id", "model", "request_id", "native_finish_reason"):
             if said := as_text(chunk.get(name)):
                 self._top[name] = said
-        if isinstance(usage := chunk.get("usage"), dict):
-            said_before = as_dict(self._top.get("usage"))
-            self._top["usage"] = said_before | {name: count for name, count in usage.items() if count is not None}
+        self._take_usage(chunk.get("usage") or as_dict(chunk.get("x_groq")).get("usage"))  # Groq, without being asked
         choices = chunk.get("choices")
         for entry in choices if isinstance(choices, list) else ():
             self._take_choice(as_dict(entry))
+
+    def _take_usage(self, usage: JsonValue) -> None:
+        """Counts grow from chunk to chunk, and some chunks have only some of them."""
+        counts: Object = {name: count for name, count in as_dict(usage).items() if count is not None}
+        if counts:
+            self._top["usage"] = as_dict(self._top.get("usage")) | counts
 
     def _take_choice(self, entry: Object) -> None:
         place = entry.get("index")
@@ -155,9 +159,10 @@ class ChatStream:
             choice = self._choices[index] = _Choice()
             self._room -= _CALL
         for name in ("finish_reason", "native_finish_reason", "error"):
-            if said := entry.get(name):
+            if (said := entry.get(name)) and said != "null":  # a gateway's text for none
                 choice.labels[name] = said
                 self._finished = self._finished or index == 0
+        self._take_usage(entry.get("usage"))  # Moonshot, "Chat", streaming
         delta = as_dict(entry.get("delta"))
         if "delta" not in entry and not choice.has_begun:  # a gateway that streams a whole reply as one chunk
             delta = as_dict(entry.get("message"))
