@@ -458,3 +458,25 @@ async def test_a_loop_that_goes_away_takes_a_call_with_it(stage: type[Stage]) ->
     performing = perform(job, lambda: ToolContext("run", "c1"))
     performing.send(None)
     performing.close()
+
+
+def test_a_tool_that_ignores_its_end_does_not_keep_a_program_from_ending() -> None:
+    """`asyncio.run` waits for every task that it knows, so it must not know one that was given up."""
+    program = """
+import asyncio
+from turnstile import Agent, tool
+from turnstile.testing import ScriptedModel, call
+
+@tool(timeout=0.01)
+async def stubborn() -> str:
+    '''Never ends.'''
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+print(Agent(ScriptedModel([call("stubborn"), "done"]), tools=[stubborn]).run_sync("go").output)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "done\n"

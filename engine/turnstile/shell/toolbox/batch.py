@@ -197,4 +197,7 @@ class Batch:
         assert job.halted is not None  # noqa: S101 - it was told to stop
         self._given_up.add(job.task)
         job.task.add_done_callback(self._given_up.discard)
+        # Nor does the end of the event loop wait for it, which would be for ever where a tool ignores that it is
+        # cancelled (docs.python.org, "Extending asyncio": a task is unregistered when it is about to finish).
+        asyncio._unregister_task(job.task)  # noqa: SLF001 - documented for just this, in spite of its name
         self._settle(job, job.halted)
