@@ -1,5 +1,6 @@
 """What a failing disk and a power cut do to the SQLite store: a real SQLite, on a file system that fails on order."""
 
+import asyncio
 import itertools
 import resource
 from collections.abc import Callable, Iterator
@@ -165,14 +166,27 @@ async def test_a_disk_that_fails_loses_nothing(
         with pytest.raises(error, match=words) as failed:
             await store.append("run", Record(EffectBegun()))
         assert failed.value.place == str(tmp_path / "runs.db")
+        assert failed.value.problem.startswith("run 'run' cannot be kept: ")
         disk.fails = {}
-        with pytest.raises(StoreError, match=f"may be missing; load the run and go on from there .*{words}"):
+        with pytest.raises(StoreError, match=f"may be missing; start a new run, or load this one first.*{words}"):
             await store.append("run", Record(MessageInjected("into the gap")))
         await store.create(Record(RunStarted("other", "prompt")))  # others go on
         known = await store.load("run")
         assert known in ((START,), (START, Record(EffectBegun())))
         await store.append("run", Record(MessageInjected("after reading anew")))
         assert await store.load("run") == (*known, Record(MessageInjected("after reading anew")))
+
+
+async def test_each_run_in_a_failed_commit_is_named_to_its_own(disk: Disk, tmp_path: Path) -> None:
+    """Runs share commits, and whoever waits for one must be told of it, not of another."""
+    async with SQLiteStore(tmp_path / "runs.db") as store:
+        names = ("one", "two", "three")
+        for name in names:
+            await store.create(Record(RunStarted(name, "prompt")))
+        disk.fails = {"xSync": apsw.SQLITE_IOERR_FSYNC}
+        appended = (store.append(name, Record(EffectBegun())) for name in names)
+        failed = await asyncio.gather(*appended, return_exceptions=True)
+    assert all(f"run {name!r} cannot be kept" in str(error) for name, error in zip(names, failed, strict=True))
 
 
 async def test_a_disk_that_stays_broken_keeps_saying_so(disk: Disk, tmp_path: Path) -> None:

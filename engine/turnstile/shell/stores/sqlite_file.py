@@ -25,8 +25,8 @@ from turnstile.shell.stores.sqlite_schema import MIGRATIONS, migrate, version_of
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_KEPT = "what was acknowledged is kept"
-_FULL = f"the disk is full; make room, then load the run anew: {_KEPT}"
+_AGAIN = "then start a new run: of this one, what was acknowledged is kept"
+_FULL = f"the disk is full; make room, {_AGAIN}"
 
 # SQLite's result codes by what they mean to a user (sqlite.org/rescode.html).
 _FAILURES: tuple[tuple[tuple[type[apsw.Error], ...], type[StoreError], str], ...] = (
@@ -150,7 +150,7 @@ def failure(error: apsw.Error | UnicodeDecodeError, path: Path) -> StoreError:
     for kinds, meaning, advice in _FAILURES:
         if isinstance(error, kinds):
             return meaning(str(path), f"{advice} ({error})")
-    return StoreError(str(path), f"{error} ({code}); look at the disk, then load the run anew: {_KEPT}")
+    return StoreError(str(path), f"{error} ({code}); look at the disk, {_AGAIN}")
 
 
 def _make(path: Path) -> None:

@@ -71,7 +71,8 @@ class Writer:
         if why is not None:
             raise StoreError(
                 self._place,
-                f"an earlier record of run {run_id!r} may be missing; load the run and go on from there ({why})",
+                f"an earlier record of run {run_id!r} may be missing; start a new run, or load this one first, "
+                f"which tells what was kept ({why})",
             )
 
     def trust(self, run_id: str) -> None:
@@ -98,7 +99,7 @@ class Writer:
             self._suspect = True
             why = error.problem if isinstance(error, StoreError) else repr(error)
             self._unsure.update((job.run_id, why) for job in jobs)
-            return [error] * len(jobs)
+            return [_naming(job.run_id, error) for job in jobs]
         return outcomes
 
     def _renew_log(self, connection: apsw.Connection) -> None:
@@ -121,6 +122,15 @@ class Writer:
                 loop.call_soon_threadsafe(_settle, settled)
             except RuntimeError:  # the loop is closed: nobody waits there any more
                 continue
+
+
+def _naming(run_id: str, error: Exception) -> Exception:
+    """The error of a commit, for one of the runs that were in it."""
+    if not isinstance(error, StoreError):
+        return error
+    named = type(error)(error.place, f"run {run_id!r} cannot be kept: {error.problem}")
+    named.__cause__ = error
+    return named
 
 
 def _outcome(job: _Job, connection: apsw.Connection) -> Exception | None:
