@@ -124,7 +124,7 @@ class _Talk:
     async def _answer(self, prompt: str) -> int:
         progress = Progress(self._screen, streams=self._job.streams)
         options = self._job.options(progress, session=self._session)
-        with prints_aside(), progress:
+        with self._job.tells_unsaved(progress), prints_aside(), progress:
             async with self._job.agent.start(prompt, **options) as live:
                 interrupted = await to_the_end(live, self._screen, progress)
         self._last = result = live.result

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from turnstile.agent import Agent, RunOptions
 from turnstile.cli.faults import Misuse
 from turnstile.cli.finding import Found, find
 from turnstile.cli.options import Settings
+from turnstile.cli.progress import Progress
 from turnstile.cli.screen import Screen
-from turnstile.core.errors import ModelNotFound
+from turnstile.cli.unsaved import WatchedStore, told
+from turnstile.core.errors import ModelNotFound, StoreError
 from turnstile.core.events import EVENTS
 from turnstile.core.machine import Machine
 from turnstile.models import first_available
@@ -74,20 +79,20 @@ class Job:
     """
 
     def __init__(self, found: Found, choice: Choice, settings: Settings, screen: Screen) -> None:
-        self.agent: Agent[Any] = found.agent
+        self.agent: Agent[Any] = copy(found.agent)  # the one found is its module's own, and stays as it is
         self.settings = settings
         self.screen = screen
         self.models = choice.models
         self._limits = self.agent.limits
         if settings.max_turns is not None:
             self._limits = replace(self._limits, turns=settings.max_turns)
+        self._store = self.agent.store
         if settings.store is not None:
-            self.agent.store = (
-                MemoryStore() if settings.store == MEMORY else file_store(settings.store, self.agent.machine)
-            )
+            self._store = MemoryStore() if settings.store == MEMORY else file_store(settings.store, self.agent.machine)
+        self._watched = self.agent.store = WatchedStore(self._store)
         self._log = _log(settings)
         kept = settings.store or "the agent's own store"
-        self.kept_in = "" if isinstance(self.agent.store, MemoryStore) else kept
+        self.kept_in = "" if isinstance(self._store, MemoryStore) else kept
 
     @property
     def streams(self) -> bool:
@@ -107,11 +112,22 @@ class Job:
         reason = self._log.failure.strerror
         return f"the log {self.settings.log_json!r} ends before the run does: {reason}; send it to a file with room"
 
+    @contextmanager
+    def tells_unsaved(self, progress: Progress) -> Iterator[None]:
+        """While entered, show what a run brought last, if the store cannot keep it: the run ends there."""
+        try:
+            yield
+        except StoreError:
+            unsaved = told(self._watched.unsaved, progress.written)
+            if unsaved:
+                self.screen.warn(unsaved)
+            raise
+
     async def aclose(self) -> None:
         """Let go of connections, the store and the log."""
         for client in self.models:
             await client.aclose()
-        close_store = getattr(self.agent.store, "aclose", None)
+        close_store = getattr(self._store, "aclose", None)
         if close_store is not None:
             await close_store()
         if self._log:
@@ -151,9 +167,12 @@ def file_store(path: str, machine: Machine) -> SQLiteStore:
     """The store in a file, for runs of a machine, whose own events it can read.
 
     Raises:
-        StoreError: It cannot be opened, or is no store.
+        Misuse: Its folder is missing.
     """
     from turnstile.stores import SQLiteStore
 
+    folder = Path(path).parent  # the store would make it, and so would hide that its name was mistyped
+    if not folder.exists():
+        raise Misuse(f"no folder {str(folder)!r} for the store {path!r}; make it, or name a file in one that exists")
     own = {event: None for row in machine.rows for event in row.events if event not in EVENTS}
     return SQLiteStore(path, events=own)

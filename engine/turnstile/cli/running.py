@@ -87,7 +87,7 @@ async def _run(job: Job, prompt: str, keys: Keys | None, diagram: str | None) ->
     progress = Progress(job.screen, narrates=keys is None, streams=job.streams)
     try:
         options = job.options(progress, session=job.settings.session)
-        with prints_aside(), progress:
+        with job.tells_unsaved(progress), prints_aside(), progress:
             async with job.agent.start(prompt, **options) as live:
                 if keys is None:
                     interrupted = await to_the_end(live, job.screen, progress)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from turnstile.stores import MemoryStore
 from turnstile.testing import WireServer
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 OWN_MODEL = """
 from turnstile.agent import Agent
+from turnstile.stores import MemoryStore
 from turnstile.testing import ScriptedModel
 from turnstile.stores import SQLiteStore
 first, second = ScriptedModel(["hello"], name="first"), ScriptedModel(["hello"], name="second")
@@ -84,6 +87,12 @@ def test_options_come_before_the_environment_and_that_before_scripts(
         ("demo:agent", ["--log-json", "no/such/folder.jsonl"], "the log 'no/such/folder.jsonl' cannot be opened"),
         ("demo:agent", ["--store", "demo.py"], "demo.py"),
         ("demo:agent", ["--store", "."], "cannot|not a"),
+        (
+            "demo:agent",
+            ["--store", "no/such/runs.db"],
+            "no folder 'no/such' for the store 'no/such/runs.db'; make it, or",
+        ),
+        ("demo:agent", ["--store", "demo.py/runs.db"], "its folder '.*demo.py' is a file; choose another folder"),
     ],
 )
 def test_what_is_missing_or_unreadable_is_one_line_before_any_request(
@@ -96,6 +105,7 @@ def test_what_is_missing_or_unreadable_is_one_line_before_any_request(
     last = result.stderr.splitlines()[-1]
     assert re.search(says, last), last
     assert "Traceback" not in result.stderr
+    assert not (owners / "no").exists()
 
 
 def test_a_scripted_model_may_be_made_already(here: Here, folder: Path) -> None:
@@ -121,6 +131,12 @@ def test_quiet_says_nothing_but_the_answer(here: Here, owners: Path) -> None:
     """A script that wants the answer only must get an empty standard error when all is well."""
     result = here("run", "owners:listed", "hi", "--quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "hello\n", "")
+
+
+def test_the_agent_of_a_module_stays_as_it_is(here: Here) -> None:
+    """Options are for one command; the agent is its module's, which may run it, too."""
+    assert here("run", "demo:agent", "hi", "--store", "runs.db").exit_code == 0
+    assert isinstance(sys.modules["demo"].agent.store, MemoryStore)
 
 
 def test_a_session_in_a_file_goes_on(here: Here) -> None:
