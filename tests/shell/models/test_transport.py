@@ -56,11 +56,12 @@ async def said(client: OpenAIChat, request: ModelRequest) -> str:
         pytest.param({"headers": {"x-big": "x" * 200_000}, "text": ""}, "protocol", "127.0.0.1", id="huge-header"),
     ],
 )
+@pytest.mark.parametrize("stream", [True, False])
 async def test_a_broken_exchange_is_one_typed_failure(
-    ask: Ask, exchange: dict[str, Any], kind: str, words: str
+    ask: Ask, exchange: dict[str, Any], kind: str, words: str, *, stream: bool
 ) -> None:
     """Half an answer is never a short answer, and the failure says which server it was."""
-    failed = await ask(exchange, timeout=SOON if kind == "timeout" else 10)
+    failed = await ask(exchange, timeout=SOON if kind == "timeout" else 10, stream=stream)
     assert isinstance(failed, ModelFailed)
     assert failed.kind == kind
     assert words in failed.message
