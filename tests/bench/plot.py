@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from peers import PEERS
-from report import advantage, from_json, number
+from report import advantage, from_json
 from rows import OURS, ROWS
 
 INK = "#24292f"
@@ -46,7 +46,7 @@ def draw(source: Path, target: Path) -> None:
             axes.scatter(across, down, s=size, c=colour, marker=shape, label=PEERS[name].title, zorder=3)
     axes.axvline(1, color=INK, linewidth=1.5)
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{number(value)}×"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
     axes.set_yticks(range(len(rows)), [row.title.replace("`", "") for row in rows])
     axes.invert_yaxis()
     axes.grid(axis="both", color="#d0d7de", linewidth=0.6)

@@ -18,8 +18,8 @@ import pytest
 HERE = Path(__file__).parent
 HEADROOM = 1.1
 RUNS = {"ours": 10, "reference": 200}  # of 20 turns each, as in budget_instructions.py
-LOOPS_A_TURN = {(3, 11): 34.0}
-"""By version of Python: how many turns of the loop written by hand one of ours costs, in instructions."""
+LOOPS_A_TURN = 35.5
+"""How many turns of the loop written by hand one of ours costs, in instructions; Pythons differ by a twentieth."""
 TURN = {
     "records a turn, of 20": 4.9,
     "records a turn, of 200": 5.0,
@@ -65,7 +65,7 @@ def test_a_turn_takes_no_more_instructions_than_its_budget(tmp_path: Path) -> No
     children = _printed(*counter, sys.executable, HERE / "budget_instructions.py")
     counted = {name: _instructions(tmp_path / str(child)) for name, child in children.items()}
     ours, reference = ((counted[name] - counted["nothing"]) / runs for name, runs in RUNS.items())
-    assert ours / reference <= LOOPS_A_TURN[sys.version_info[:2]] * HEADROOM
+    assert ours / reference <= LOOPS_A_TURN * HEADROOM
 
 
 def _instructions(profile: Path) -> int:
