@@ -32,7 +32,9 @@ RUN_EXAMPLES = """Examples:
   turnstile run mini "…" --log-json run.jsonl --diagram run.svg
 
 The answer goes to standard output, all else to standard error.
-Ctrl-C cancels the run and says what was kept; a second one leaves at once.
+Ctrl-C cancels the run and says what was kept (status 130); a second one leaves at once.
+Keys of --step: Enter or blank takes one transition, w tells why it was not another, c runs on without keys;
+q and Ctrl-D cancel the run, which has then failed (status 1).
 """
 CHAT_EXAMPLES = """Examples:
 

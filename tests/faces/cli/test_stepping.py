@@ -13,7 +13,7 @@ import pytest
 from turnstile.cli.keys import END, Keys
 
 if TYPE_CHECKING:
-    from tests.faces.cli.conftest import Cli, Open
+    from tests.faces.cli.conftest import Cli, Here, Open
 
 HELP = r"\[Enter\] one transition  \[w\] why not another  \[c\] run on  \[q\] cancel"
 
@@ -107,6 +107,24 @@ def test_ctrl_c_while_waiting_for_a_key_interrupts(terminal: Open) -> None:
     opened.wait_for(r"2 execute_tools --Cancelled--> failed")
     opened.wait_for(r"kept 1 turn and 0 tool results of run \w+ in memory only")
     assert opened.finish() == 130
+
+
+def test_two_at_once_at_the_prompt_interrupt_too(terminal: Open) -> None:
+    """A system may deliver two quick ones as one; nothing is under way then, so either way the command ends."""
+    opened = terminal("run", "demo:agent", "hi", "--step")
+    before = opened.modes()
+    opened.wait_for(HELP)
+    opened.type("\x03\x03")
+    assert opened.finish() == 130
+    assert "Traceback" not in opened.raw
+    assert opened.modes() == before
+
+
+def test_the_keys_and_what_they_come_to_are_documented(here: Here) -> None:
+    """A script that drives --step, and a person before they press, must know which status follows from which key."""
+    told = " ".join(here("run", "--help").stdout.split())
+    assert "q and Ctrl-D cancel the run, which has then failed (status 1)" in told
+    assert "Ctrl-C cancels the run and says what was kept (status 130)" in told
 
 
 def test_the_terminal_is_given_back_as_it_was(terminal: Open) -> None:
