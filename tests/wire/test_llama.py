@@ -25,7 +25,7 @@ from turnstile.models import AnthropicMessages, OpenAIChat
 from turnstile.ports import Delta, ModelClient, Notice
 from wire_case import Tools
 
-pytest.importorskip("xllamacpp", reason="no llama.cpp server: there is no wheel of xllamacpp for this machine")
+pytest.importorskip("xllamacpp", reason="no llama.cpp server: the package xllamacpp is not installed")
 
 SERVER = Path(__file__).with_name("llama_server.py")
 PATIENCE = 60.0  # seconds that a test waits for what has surely gone wrong by then

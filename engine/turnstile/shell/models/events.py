@@ -152,13 +152,20 @@ class EventBytes:
 
 
 async def start_of(chunks: AsyncIterator[bytes], patience: Patience) -> bytes:
-    """The first bytes of an answer, as many as tell a stream from JSON, without white space before them."""
-    start = b""
+    """The first bytes of an answer, as many as tell a stream from JSON, without white space before them.
+
+    Raises:
+        Unfit: There is white space without end.
+    """
+    start, size = b"", 0
     patience.wait()
     async for chunk in chunks:
+        size += len(chunk)
         start = (start + chunk).lstrip()
         if len(start) >= _SNIFFED:
             break
+        if size > MAX_BYTES:
+            raise Unfit(f"an answer that begins with more than {MAX_BYTES} bytes of white space")
         patience.wait()
     return start
 

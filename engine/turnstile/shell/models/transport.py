@@ -175,6 +175,8 @@ class Transport:
             stated = int(response.headers.get("content-length", 0))
             if stated > self._max_bytes:
                 raise self._too_long(str(stated))
+            if response.headers.get("content-encoding", "identity") != "identity":
+                response.stream = _Packed(response.stream, self._max_bytes)
             async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_bytes())) as chunks:
                 yield Answer(response.status_code, dict(response.headers.items()), b""), chunks
         finally:
@@ -228,6 +230,26 @@ class Transport:
             )
             raise ConfigurationError(msg) from None
         return make
+
+
+class _Packed(httpx.AsyncByteStream):
+    """A packed body that is refused when it is too long as it comes: what follows its end, httpx keeps for ever."""
+
+    def __init__(self, stream: object, most: int) -> None:
+        self._stream = cast("httpx.AsyncByteStream", stream)
+        self._most = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > self._most:
+                raise _TooLong(f"an answer of more than {self._most} packed bytes, no more are read")
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        await self._stream.aclose()
 
 
 class _TooLong(Exception):
