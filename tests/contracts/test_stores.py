@@ -126,8 +126,11 @@ class TakesTheTouched(MemoryStore):
     """Takes the run that was written to last for the newest one."""
 
     async def append(self, run_id: str, record: Record) -> None:
-        """Move the run to the end."""
-        self._runs[run_id] = [*self._runs.pop(run_id), record]
+        """Let the session go on from the run that was written to."""
+        await super().append(run_id, record)
+        start = self._runs[run_id][0].event
+        if isinstance(start, RunStarted) and start.session is not None:
+            self._newest[start.session] = run_id
 
 
 class MixesRuns(MemoryStore):
