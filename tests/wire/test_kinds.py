@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from turnstile import Reply, ToolCall, ToolResult, UserTurn
+from turnstile import KeepAll, LastTokens, LastTurns, Reply, ToolCall, ToolResult, UserTurn
+from turnstile.ports import ContextPolicy
 from wire_case import Case, Tools, chat, play
 
 CASE = Case("a kind", "kinds", {"api": "openai", "stream": False}, "")
@@ -65,3 +66,18 @@ async def test_what_is_no_call_is_no_shorter_answer(found: object) -> None:
     played = await play(CASE, exchanges=[exchange, chat()])
     assert (played.rows, played.result.output) == (["retry", "answered"], "done")
     assert "42" not in repr(played.result.messages)
+
+
+@pytest.mark.parametrize("context", [KeepAll(), LastTurns(1), LastTokens(60)], ids=repr)
+async def test_an_overflow_under_any_window_is_met_by_a_smaller_request(tools: Tools, context: ContextPolicy) -> None:
+    """What a window had left out already doesn't count: half of what was sent goes, and nothing is sent again."""
+    old = [turn for n in range(40) for turn in (UserTurn(f"old {n}"), Reply("an answer"))]
+    overflow = {"status": 400, "body": {"error": {"code": "context_length_exceeded", "message": "too long"}}}
+    calls = [chat(None, finish="tool_calls", tool_calls=[{"id": f"c{n}", **CALL}]) for n in range(4)]
+    results = iter(range(9))
+    exchanges = [*calls, overflow, chat()]
+    played = await play(CASE, tools("f", lambda: next(results)), history=old, exchanges=exchanges, context=context)
+    assert played.rows[-2:] == ["trimmed", "answered"]
+    assert len(played.requests[-1].content) < len(played.requests[-2].content)
+    assert "q" in [message["content"] for message in played.last]
+    assert played.last[-1] == {"role": "tool", "tool_call_id": "c3", "content": "3"}
