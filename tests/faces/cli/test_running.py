@@ -48,6 +48,7 @@ flaky = saying(ModelFailed("overloaded", status=529), "Here.", retry=Retry(base_
 dear = saying("Hello.", limits=Limits(cost=1))
 unusual = saying(*["lone \\ud83d surrogate, \\u202eoverride, \\x9b31mC1, \\r\\nbreak"] * 2)
 echo = Agent(ScriptedModel(lambda request: request.items[-1].text))
+writing = Agent(ScriptedModel(lambda request: open("no/such/file", "w")))
 """
 
 
@@ -148,6 +149,11 @@ def test_json_escapes_what_a_terminal_obeys_and_keeps_the_text(here: Here) -> No
     assert not set(shown) & set("\ud83d\u202e\x9b\x1b")
     assert json.loads(shown)["output"] == "lone \ud83d surrogate, \u202eoverride, \x9b31mC1, \r\nbreak"
     assert here("run", "kinds:unusual", "hi").stdout == "lone \ufffd surrogate, override, C1, \nbreak\n"
+
+
+def test_an_agents_own_failed_write_is_not_taken_for_ours(here: Here) -> None:
+    """An agent's code has files of its own, and their trouble is its bug, not a full standard output."""
+    assert isinstance(here("run", "kinds:writing", "hi").exception, FileNotFoundError)
 
 
 def test_a_prompt_can_come_through_a_pipe(here: Here) -> None:

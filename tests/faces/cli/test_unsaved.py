@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tests.faces.cli.conftest import Cli, Here, Open
 
 FILLING = """
+import atexit
 import resource
 
 import demo
@@ -44,8 +45,10 @@ results, answer = filling(ToolsFinished), filling(ModelReplied, 1)
 
 
 def fill(request):
-    "The disk has no more room from now on."
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    "The disk has no more room from now on, until the process ends and what watches it writes its own files."
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    atexit.register(resource.setrlimit, resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
     return Reply("Paid for.")
 
 
