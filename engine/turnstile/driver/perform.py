@@ -78,7 +78,6 @@ class Performer:
         self._notify = notify
         self._memo: dict[tuple[str, int], bytes] = {}
         self._call_ids = {call.id for item in run.history if isinstance(item, Exchange) for call in item.reply.calls}
-        self._random = random.Random(run.run_id)  # noqa: S311 - jitter, the same for the same run; no secret
         self.stop = asyncio.Event()
         self.raised: BaseException | None = None
 
@@ -154,7 +153,8 @@ class Performer:
             return failed
         retry = run.start.retry
         bound = min(retry.max_delay, retry.base_delay * 2 ** min(run.retries, MOST_DOUBLINGS))
-        delay = max(self._random.uniform(0, bound), failed.retry_after or 0.0)
+        draw = random.Random(f"{run.run_id} {run.seq}")  # noqa: S311 - jitter, the same for the same run; no secret
+        delay = max(draw.uniform(0, bound), failed.retry_after or 0.0)
         deadline = run.start.deadline
         too_long = delay > retry.max_delay or (deadline is not None and self._outside.clock.time() + delay > deadline)
         return replace(failed, delay=None if too_long else delay)

@@ -11,7 +11,6 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -30,8 +29,9 @@ from turnstile.core.events import (
     RunStarted,
 )
 from turnstile.core.run_state import RunState, begin_run
-from turnstile.core.step import Transition, begin, effect_of, step
+from turnstile.core.step import Step, Transition, begin, effect_of, step
 from turnstile.core.strict_json import JsonValue
+from turnstile.driver.listener import Listener
 from turnstile.driver.perform import Outside, Performer
 from turnstile.driver.session import said_before
 from turnstile.ports import Notice, Observer, Record
@@ -59,9 +59,10 @@ class Run(Generic[T]):
         self._run = begin_run(start)
         self._transitions: list[Transition] = []
         self._performer: Performer | None = None
+        self._next = effect_of(outside.machine, self._run)  # what the next step will perform
         self._effect: asyncio.Task[Event] | None = None
         self._began = 0.0
-        self._mail: deque[Event] = deque()
+        self._mail: list[Event] = []
         self._wake: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -173,7 +174,7 @@ class Run(Generic[T]):
         between two steps. One that may break off elsewhere is closed with ``contextlib.aclosing``.
         """
         queue: asyncio.Queue[Notice | None] = asyncio.Queue()
-        listener = _Listener(queue)
+        listener = Listener(queue)
         self._observers.append(listener)
         stepping: asyncio.Task[Transition] | None = None
         try:
@@ -225,6 +226,7 @@ class Run(Generic[T]):
                 self._created = False
                 raise
         self._run = begin_run(start)
+        self._next = effect_of(self._outside.machine, self._run)
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._performer = Performer(self._outside, self._run, self._notify)
         if start.deadline is not None:
@@ -246,12 +248,11 @@ class Run(Generic[T]):
             # A finished effect comes before an order to stop, so that no paid reply and no result is dropped.
             done = self._effect is not None and self._effect.done()
             if self._mail and not (done and isinstance(self._mail[0], Cancelled | DeadlinePassed)):
-                return self._mail.popleft(), 0.0
+                return self._mail.pop(0), 0.0
             if self._effect is None:
-                effect = self.effect
-                if effect is None:
+                if self._next is None:
                     return ResultsAppended(), 0.0
-                await self._begin(effect)
+                await self._begin(self._next)
             elif done:
                 task, self._effect = self._effect, None
                 duration_ms = (self._outside.clock.monotonic() - self._began) * 1000
@@ -276,23 +277,31 @@ class Run(Generic[T]):
         self._run = begin(self._run)
         self._performer.stop.clear()  # before the task begins, or an order to stop that comes in between is lost
         self._began = self._outside.clock.monotonic()
-        self._effect = asyncio.get_running_loop().create_task(self._performer.perform(effect, self._run))
+        self._effect = asyncio.get_running_loop().create_task(self._perform(effect))
         self._effect.add_done_callback(self._awake)
+
+    async def _perform(self, effect: Effect) -> Event:
+        assert self._performer is not None  # noqa: S101 - _open made it
+        try:
+            return await self._performer.perform(effect, self._run)
+        finally:
+            self._awake()  # a turn of the event loop earlier than the task's callback, which serves when it never began
 
     async def _take(self, event: Event, duration_ms: float) -> Transition:
         self._unkept = event, duration_ms  # until it is kept: whatever raises first, a paid reply is not lost
         at = self._outside.clock.time()
-        moved, transition, _ = step(self._outside.machine, self._run, event, at=at, duration_ms=duration_ms)
+        moved = step(self._outside.machine, self._run, event, at=at, duration_ms=duration_ms)
         try:
             await self._outside.store.append(self.run_id, Record(event, at, duration_ms))
         except asyncio.CancelledError:
-            await self._move(moved, transition)  # the store goes on, so the run does: else the effect would be repeated
+            await self._move(moved)  # the store goes on, so the run does: else the effect would be repeated
             raise
-        await self._move(moved, transition)
-        return transition
+        await self._move(moved)
+        return moved.transition
 
-    async def _move(self, moved: RunState, transition: Transition) -> None:
+    async def _move(self, taken: Step) -> None:
         """Be in the next state, and let go of what belonged to the last one."""
+        moved, transition, self._next = taken
         self._unkept = None
         self._run = moved
         self._transitions.append(transition)
@@ -384,13 +393,3 @@ def _require_text(call: str, text: object) -> None:
     if not isinstance(text, str):
         msg = f"run.{call}() takes text; got {text!r}"
         raise UsageError(msg)
-
-
-class _Listener:
-    """An observer that puts what it hears into a queue."""
-
-    def __init__(self, queue: asyncio.Queue[Notice | None]) -> None:
-        self._queue = queue
-
-    def observe(self, notice: Notice, run: RunState) -> None:  # noqa: ARG002 - the protocol's signature
-        self._queue.put_nowait(notice)
