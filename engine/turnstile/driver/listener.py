@@ -15,4 +15,5 @@ class Listener:
         self._queue = queue
 
     def observe(self, notice: Notice, run: RunState) -> None:  # noqa: ARG002 - the protocol's signature
+        """Put it into the queue."""
         self._queue.put_nowait(notice)
