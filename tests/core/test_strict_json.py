@@ -199,6 +199,13 @@ def test_what_no_double_or_utf_8_holds_has_a_digest_of_its_own(left: JsonValue, 
     assert digest("tool", left) != digest("tool", right)
 
 
+def test_a_repeated_key_among_very_many_is_named_at_once() -> None:
+    """A model's reply must not hold up a process: comparing each key with each took minutes for these."""
+    keys = [f'"{number}":0' for number in range(100_000)]
+    with pytest.raises(InvalidJSON, match="the key '7' stands twice in one object"):
+        loads("{" + ",".join([*keys, '"99998":1', '"7":1']) + "}")
+
+
 def test_the_same_number_written_in_other_ways_has_one_digest() -> None:
     """A model that writes 1.0 for 1 makes the same call."""
     assert digest("tool", loads("[1, 100, 0]")) == digest("tool", loads("[1.0, 1e2, -0.0]"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from typing import NoReturn
 
 from turnstile.core.errors import InvalidJSON
@@ -96,8 +97,8 @@ def _check_values(text: str) -> None:
 def _object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        msg = f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands twice in one object"
+        times = Counter(key for key, _ in pairs)
+        msg = f"the key {next(key for key in times if times[key] > 1)!r} stands twice in one object"
         raise InvalidJSON(msg)
     return found
 
