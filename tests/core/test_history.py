@@ -177,3 +177,12 @@ def test_messages_that_do_not_pair_are_refused(messages: list[Message], problem:
     """A history that a provider would refuse is refused where it comes in, by the ids that are wrong."""
     with pytest.raises(UsageError, match=problem):
         History.of(messages)
+
+
+def test_the_results_of_very_many_calls_find_their_places() -> None:
+    """A caller's history may be long in one reply, too; looking at all calls for each result took minutes for these."""
+    reply = asking(*map(str, range(50_000)))
+
+    assert History.of([reply, *(result(call.id) for call in reply.calls)])[0] == Exchange(
+        reply, tuple(result(call.id) for call in reply.calls)
+    )

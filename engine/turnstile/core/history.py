@@ -160,9 +160,10 @@ def _answered(reply: Reply, results: list[ToolResult]) -> Exchange:
 
 
 def _check_place(result: ToolResult, reply: Reply | None, results: list[ToolResult]) -> None:
-    waiting = [call.id for call in reply.calls[len(results) :]] if reply else []
-    if result.call_id in waiting[:1]:
+    place = len(results)
+    if reply is not None and place < len(reply.calls) and reply.calls[place].id == result.call_id:
         return
+    waiting = [call.id for call in reply.calls[place:]] if reply else []
     if result.call_id in waiting:
         msg = f"the result of call {result.call_id!r} stands before that of {waiting[0]!r}; keep the calls' order"
     else:
