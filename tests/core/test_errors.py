@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import re
 
 import pytest
@@ -96,3 +98,16 @@ def test_a_failed_run_says_why() -> None:
 def test_an_error_names_the_thing_and_the_way_out(error: TurnstileError, text: str) -> None:
     """The text is all that most people see of it."""
     assert str(error) == text
+
+
+@pytest.mark.parametrize("kind", CLASSES.values())
+def test_an_error_crosses_processes_whole(kind: type[TurnstileError]) -> None:
+    """A run may be made in a pool of processes, whose errors are pickled; one that cannot be read hangs the pool."""
+    samples: dict[str, object] = {"seq": 7, "refused": (("row", "guard"),)}
+    names = inspect.signature(kind).parameters if inspect.isfunction(kind.__init__) else ["problem"]
+    error = kind(*[samples.get(name, name) for name in names])
+    error.add_note("seen in passing")
+
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301 - our own bytes
+        assert type(again) is kind
+        assert (str(again), again.args, vars(again)) == (str(error), error.args, vars(error))

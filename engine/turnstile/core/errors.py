@@ -35,9 +35,19 @@ a tool's exception) is no error here: it becomes an event and moves the machine.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class TurnstileError(Exception):
-    """Catches whatever Turnstile raises."""
+    """Catches whatever Turnstile raises. Errors can be pickled and copied, so that they cross processes whole."""
+
+    def __reduce__(self) -> tuple[Callable[..., TurnstileError], tuple[object, ...], dict[str, object]]:
+        return _again, (type(self), *self.args), self.__dict__
+
+
+def _again(kind: type[TurnstileError], *args: object) -> TurnstileError:
+    """An error as it was pickled; its constructor, which made its text, would make that of the text once more."""
+    return kind.__new__(kind, *args)
 
 
 class ConfigurationError(TurnstileError):
