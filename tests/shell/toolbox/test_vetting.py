@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -195,9 +197,28 @@ def test_a_call_that_cannot_run_uses_up_nothing(box: Stage) -> None:
 
 def test_what_was_found_out_is_not_kept_for_ever(box: Stage) -> None:
     """A run that ends between vetting and running must not leave its arguments in memory for good."""
-    calls = tuple(ToolCall(f"c{number}", "poll", "") for number in range(1_500))
-    box.box.vet(Reply(calls=calls), box.run)
-    assert len(box.box._found) == 1_000
+    for number in range(150):
+        run = begin_run(RunStarted(f"run {number}", "hello"))
+        for call in ("first", "second"):
+            box.box.vet(Reply(calls=(ToolCall(call, "poll", ""),)), run)
+    assert len(box.box._found) == 100
+    assert list(box.box._found["run 149"]) == [ToolCall("second", "poll", "")]
+
+
+def test_many_threads_may_vet_at_once() -> None:
+    """One agent serves the threads of a web server, and their runs end between vetting and running."""
+    box = Toolbox([poll])
+    together = threading.Barrier(8)
+
+    def serve(thread: int) -> None:
+        together.wait()
+        for number in range(500):
+            run = begin_run(RunStarted(f"{thread} {number}", "hello"))
+            box.vet(Reply(calls=(ToolCall("c1", "poll", ""),)), run)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(serve, range(8)))
+    assert len(box._found) == 100
 
 
 names = st.sampled_from(["get_weather", "cleanup", "charge", "poll "]) | st.text(st.characters(exclude_categories=()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -23,14 +24,14 @@ from turnstile.shell.toolbox.vetting import AnyTool, Finding, find_out
 from turnstile.tools import MAX_RESULT_CHARS, Tool, tool
 
 GRACE = 1.0  # seconds; RELIABILITY: a cancelled run ends within 1 s where tools cooperate
-REMEMBERED = 1_000  # calls between their vetting and their run; a forgotten one is looked at once more
+REMEMBERED = 100  # runs whose calls were vetted and have not run yet; a forgotten call is looked at once more
 
 
 class Toolbox:
     """The tools of an agent.
 
-    It keeps nothing of a run but what it found out about calls that are about to run, so that it serves any number of
-    runs at once.
+    It serves any number of runs at once, in any threads. Of a run it keeps only what it found out about the calls of
+    its newest reply, until these run; of the runs that ended before that, it keeps the newest hundred.
 
     Args:
         tools: Tools, and functions to make tools of.
@@ -55,7 +56,8 @@ class Toolbox:
             self._tools[made.name] = made
         self._grace = grace
         self._monotonic = monotonic
-        self._found: dict[tuple[str, ToolCall], Finding] = {}
+        self._found: dict[str, dict[ToolCall, Finding]] = {}  # by run
+        self._finding = threading.Lock()
         self._given_up: set[asyncio.Task[None]] = set()
 
     @cached_property
@@ -78,13 +80,15 @@ class Toolbox:
         for name, count in run.calls_by_tool:
             spent[name.strip()] += count
         verdicts: list[Verdict] = []
+        findings: dict[ToolCall, Finding] = {}
         for call in reply.calls:
             found = find_out(self._tools, call)
             verdict = _verdict(call, found, run, spent)
             if not verdict.problem and found.tool is not None:
                 spent[found.tool.name] += 1
-                self._remember(run.run_id, call, found)
+                findings[call] = found
             verdicts.append(verdict)
+        self._remember(run.run_id, findings)
         return tuple(verdicts)
 
     async def run(self, effect: RunTools, work: ToolWork) -> ToolBatch:
@@ -95,24 +99,37 @@ class Toolbox:
         """
         results: list[ToolResult | None] = []
         jobs: list[Job] = []
+        findings = self._recall(work.run_id)
         for index, (call, verdict) in enumerate(zip(effect.calls, effect.verdicts, strict=True)):
             problem, found = verdict.problem, None
             if not problem:
                 # Not vetted here when a run is resumed in another process: then it is looked at now.
-                found = self._found.pop((work.run_id, call), None) or find_out(self._tools, call)
+                found = findings.pop(call, None) or find_out(self._tools, call)
                 problem = found.problem
             if found is None or found.tool is None or problem:
-                results.append(ToolResult(call.id, call.name, fit(problem, MAX_RESULT_CHARS), "error"))
+                results.append(ToolResult(call.id, call.name, fit(problem, self._most_chars(call)), "error"))
             else:
                 results.append(None)
                 jobs.append(Job(index, call, found.tool, found.arguments))
         batch = Batch(results, jobs, work, grace=self._grace, monotonic=self._monotonic, given_up=self._given_up)
         return await batch.run()
 
-    def _remember(self, run_id: str, call: ToolCall, found: Finding) -> None:
-        while len(self._found) >= REMEMBERED:  # of runs that ended between
-            del self._found[next(iter(self._found))]
-        self._found[run_id, call] = found
+    def _most_chars(self, call: ToolCall) -> int:
+        made = self._tools.get(call.name.strip())
+        return MAX_RESULT_CHARS if made is None else made.max_result_chars
+
+    def _remember(self, run_id: str, findings: dict[ToolCall, Finding]) -> None:
+        """Keep what was found out about a reply's calls, in place of what was about the reply before."""
+        with self._finding:
+            self._found.pop(run_id, None)
+            if findings:
+                self._found[run_id] = findings
+            while len(self._found) > REMEMBERED:  # the oldest are those of runs that a limit ended
+                del self._found[next(iter(self._found))]
+
+    def _recall(self, run_id: str) -> dict[ToolCall, Finding]:
+        with self._finding:
+            return self._found.pop(run_id, {})
 
 
 def _verdict(call: ToolCall, found: Finding, run: RunState, spent: Mapping[str, int]) -> Verdict:
