@@ -248,6 +248,34 @@ async def test_a_tool_out_of_items_fails_like_any_other(stage: type[Stage]) -> N
     assert contents(batch) == [("error", "StopIteration"), ("error", "RuntimeError: coroutine raised StopIteration")]
 
 
+async def test_a_tool_that_takes_itself_for_a_closed_generator_fails_like_any_other(stage: type[Stage]) -> None:
+    """A coroutine that is closed lets ``GeneratorExit`` through; one that raises it must keep nobody waiting."""
+
+    async def close() -> str:
+        raise GeneratorExit
+
+    async def work() -> str:
+        return "done"
+
+    assert contents(await stage(close, work).play("close", "work")) == [("error", "GeneratorExit"), ("ok", "done")]
+
+
+async def test_a_tool_that_cancels_all_tasks_keeps_nobody_waiting(stage: type[Stage]) -> None:
+    """The call beside it is cancelled before it began, and has a result like any other."""
+
+    async def sweep() -> str:
+        for task in asyncio.all_tasks() - {asyncio.current_task(), batch, waits}:
+            task.cancel()
+        return "clean"
+
+    async def work() -> str:
+        raise AssertionError("never runs")
+
+    waits = asyncio.current_task()
+    batch = asyncio.ensure_future(stage(sweep, work).play("sweep", "work"))
+    assert contents(await batch) == [("ok", "clean"), ("not_run", "not run: cancelled")]
+
+
 async def test_a_failing_tool_is_called_once(stage: type[Stage]) -> None:
     """A retry that nobody ordered would send a mail twice (wire case tool-exception-triggers-second-invoke)."""
     count = 0
@@ -303,6 +331,18 @@ async def test_a_call_with_a_problem_gets_it_as_its_result(stage: type[Stage]) -
     started = [notice.call_id for notice in on.notices if isinstance(notice, ToolStarted)]
     assert started == ["c3"]
     assert sum(isinstance(notice, ToolResult) for notice in on.notices) == 3
+
+
+async def test_what_is_wrong_with_a_call_is_never_longer_than_its_tool_allows(stage: type[Stage]) -> None:
+    """A tool whose results are kept short must not fill the context when it is called wrongly."""
+
+    @tool(max_result_chars=200)
+    def work(word: int) -> str:
+        raise AssertionError(word)
+
+    batch = await stage(work).play(("work", '{"w":"' + "x" * 1_000 + '"}'), (" work", "{" * 1_000))
+    assert [status for status, _ in contents(batch)] == ["error", "error"]
+    assert all(len(content) <= 200 for _, content in contents(batch))
 
 
 async def test_only_problems_need_no_waiting(stage: type[Stage]) -> None:

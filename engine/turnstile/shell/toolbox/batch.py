@@ -16,7 +16,7 @@ from functools import partial
 from turnstile.core.events import ToolsFinished
 from turnstile.core.messages import ToolResult
 from turnstile.ports import ToolBatch, ToolProgress, ToolStarted, ToolWork
-from turnstile.shell.toolbox.call import Job, Outcome, perform
+from turnstile.shell.toolbox.call import Job, Outcome, failed, perform
 from turnstile.shell.toolbox.text import fit, whole
 from turnstile.tools import ToolContext
 
@@ -122,6 +122,7 @@ class Batch:
         self._running[job.index] = job
         # In a copy of the batch's context: this may run within another call's task, whose variables are its own.
         job.task = self._loop.create_task(self._drive(job), context=self._context.copy())
+        job.task.add_done_callback(partial(self._ended, job))
 
     async def _drive(self, job: Job) -> None:
         if self._is_over():
@@ -132,6 +133,15 @@ class Batch:
         if job.tool.timeout is not None:
             job.alarm = self._loop.call_later(job.tool.timeout, self._expire, job)
         self._settle(job, await perform(job, partial(self._tool_context, job)))
+
+    def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
+        """Settle a call whose task ended without a result, so that nobody waits for it.
+
+        Its tool raised what `perform` must let through, or another task cancelled it before it began.
+        """
+        if not job.settled:
+            error = None if task.cancelled() else task.exception()
+            self._settle(job, failed(error) if error else Outcome("not run: cancelled", "not_run"))
 
     def _tool_context(self, job: Job) -> ToolContext:
         def report(text: str) -> None:
