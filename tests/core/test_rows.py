@@ -40,16 +40,29 @@ def which(run: RunState, event: Event) -> str:
     return type(event).__name__
 
 
+KINDS = ("Cancelled", "DeadlinePassed")
+
+
 def test_a_row_reads_as_a_line() -> None:
     """The same words stand in the code, in errors and in the report of an exploration."""
     one = row("good", await_model, Reviewed, [is_good], append_results)
-    several = row("stop", (await_model, append_results), (Cancelled, DeadlinePassed), [], failed, keep, reason=which)
+    several = row(
+        "stop",
+        (await_model, append_results),
+        (Cancelled, DeadlinePassed),
+        [],
+        failed,
+        keep,
+        reason=which,
+        reasons=KINDS,
+    )
     live = row("any", LIVE, Cancelled, [], STAY, keep)
 
     assert str(one) == "good: await_model --Reviewed [is_good]--> append_results"
     assert str(several) == "stop: await_model, append_results --Cancelled | DeadlinePassed--> failed"
     assert str(live) == "any: (any live) --Cancelled--> (stay)"
     assert (one.reason_name, several.reason_name, live.reason_name) == ("good", "which", "any")
+    assert (one.reasons, several.reasons, live.reasons) == (("good",), KINDS, ("any",))
     assert (one.guard_names, one.event_names) == (("is_good",), ("Reviewed",))
 
 
@@ -72,6 +85,14 @@ def test_an_event_is_a_dataclass() -> None:
 
     with pytest.raises(MachineError, match=r"row 'good': the event Plain is no dataclass; give it @dataclass"):
         row("good", await_model, plain, [], failed, keep)
+
+
+def test_a_reason_that_depends_on_the_event_is_listed() -> None:
+    """A picture shows the reasons that a log may give, and a fixed reason is the only one."""
+    with pytest.raises(MachineError, match=r"row 'good': reasons=\(…\) lists what a reason that depends .*; got \(\)"):
+        row("good", await_model, Cancelled, [], failed, keep, reason=which)
+    with pytest.raises(MachineError, match=r"row 'good': reasons=\(…\) lists .* got \('other',\)"):
+        row("good", await_model, Cancelled, [], failed, keep, reason="one", reasons=["other"])
 
 
 def test_a_row_needs_something_that_it_does() -> None:

@@ -84,8 +84,7 @@ def test_each_row_of_the_table_is_on_the_arrow_of_its_states() -> None:
     for line in loop.rows:
         for source in loop.sources(line):
             dest = source if line.dest in ("(stay)", "(again)") else line.dest
-            reason = line.reason if isinstance(line.reason, str) else line.name
-            expected.setdefault((source, dest), set()).update([reason, *line.event_names])
+            expected.setdefault((source, dest), set()).update([*line.reasons, *line.event_names])
 
     assert said == expected
 
@@ -102,6 +101,28 @@ def test_reasons_are_told_by_event() -> None:
         "injected, nudge,",
         "repair_output",
     )
+
+
+def test_reasons_that_depend_on_the_event_are_all_told() -> None:
+    """Whoever reads max_turns in a log looks for it in the picture, and a row's name stands in no log's reason."""
+    told = " ".join(arrows(diagram(loop))["await_model", "failed"].lines)
+
+    assert "ModelReplied: refused, truncated, max_turns, token_limit, cost_limit, tool_call_limit, stuck_loop," in told
+    assert "paused_limit" not in told
+    assert "cancelled, time_limit [is_stopping]" in " ".join(
+        arrows(diagram(loop, guards=True))["execute_tools", "failed"].lines
+    )
+
+
+def test_an_extensions_own_end_is_no_success() -> None:
+    """A picture in green and a result that is not ok would contradict each other."""
+    shelved = State("shelved", final=True)
+    machine = loop.extend(
+        states=[shelved],
+        rows=[before("answered", row("shelve", await_model, ModelReplied, [needs_approval], shelved, unchanged))],
+    )
+
+    assert nodes(diagram(machine))["shelved"].tone == "bad"
 
 
 def test_events_with_the_same_reasons_share_their_lines() -> None:

@@ -39,6 +39,11 @@ LIMIT_NAMES: dict[str, str] = {
     StopReason.TOOL_CALL_LIMIT: "tool call limit",
     StopReason.STUCK_LOOP: "limit of repeated calls",
 }
+# All that `stop_reason`, `budget_reason` and `limit_reason` may give: what a picture shows of their rows.
+STOPS = (StopReason.CANCELLED, StopReason.TIME_LIMIT)
+BUDGETS = (StopReason.TOKEN_LIMIT, StopReason.COST_LIMIT)
+LIMITS = tuple(LIMIT_NAMES)
+
 NOT_RUN: dict[str, str] = {
     **{reason: f"{name} reached" for reason, name in LIMIT_NAMES.items()},
     StopReason.CANCELLED: "cancelled",

@@ -35,6 +35,7 @@ class Row:
         dest: Name of the state it leads to, `AGAIN` or `STAY`.
         reason: Why a run takes it, in the log; for a row to ``done`` or ``failed``, the stop reason.
         change: What is different afterwards.
+        reasons: All that the reason may be; several where it depends on the event.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Row:
     dest: str
     reason: Reason
     change: Change
+    reasons: tuple[str, ...]
 
     @property
     def event_names(self) -> tuple[str, ...]:
@@ -57,7 +59,7 @@ class Row:
 
     @property
     def reason_name(self) -> str:
-        """The reason as a table or a picture shows it; one that depends on the event by the name of what decides."""
+        """The reason in one word; one that depends on the event by the name of what decides."""
         return self.reason if isinstance(self.reason, str) else self.reason.__name__
 
     def __str__(self) -> str:
@@ -78,6 +80,7 @@ def row(  # noqa: PLR0917 - the table is read by columns, and the columns are th
     change: Callable[[RunState, E], RunState] | None = None,
     *,
     reason: str | Callable[[RunState, E], str] | None = None,
+    reasons: Sequence[str] = (),
 ) -> Row:
     """A row of the table.
 
@@ -89,10 +92,11 @@ def row(  # noqa: PLR0917 - the table is read by columns, and the columns are th
         dest: The state it leads to, `AGAIN` or `STAY`.
         change: What is different afterwards; without one, the event's own ``apply(run)``.
         reason: Why a run takes it; for a row to a final state, the stop reason.
+        reasons: All that it may be, when it is a function, so that a picture shows what a log may say.
 
     Raises:
-        MachineError: A guard has no name of its own, an event is no dataclass, or there is neither a change nor an
-            ``apply``.
+        MachineError: A guard has no name of its own, an event is no dataclass, there is neither a change nor an
+            ``apply``, or reasons are missing or stand beside a fixed one.
     """
     events = event if isinstance(event, tuple) else (event,)
     for guard in guards:
@@ -108,6 +112,9 @@ def row(  # noqa: PLR0917 - the table is read by columns, and the columns are th
     if change is None and not all(callable(getattr(kind, "apply", None)) for kind in events):
         msg = f"row {name!r}: give it a change, or its event a method apply(run)"
         raise MachineError(msg)
+    if callable(reason) != bool(reasons):
+        msg = f"row {name!r}: reasons=(…) lists what a reason that depends on the event may be; got {tuple(reasons)!r}"
+        raise MachineError(msg)
     sources = source if isinstance(source, str) else tuple(s.name for s in _tuple(source))
     return Row(
         name,
@@ -117,6 +124,7 @@ def row(  # noqa: PLR0917 - the table is read by columns, and the columns are th
         dest.name if isinstance(dest, State) else dest,
         cast("Reason", reason or name),
         cast("Change", change or _apply),
+        tuple(reasons) if callable(reason) else (reason or name,),
     )
 
 

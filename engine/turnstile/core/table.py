@@ -14,8 +14,9 @@ bottom, and the first whose guards all hold is taken; the others are named in th
 from __future__ import annotations
 
 from turnstile.core.changes import (
-    accept, answer, append, budget_reason, cut_call, give_up, hold_stop, inject, keep, limit_reason, next_model, nudge,
-    open_calls, recover, repair_call, repair_output, retry, stop_reason, take_results, trim, wrap_up, wrap_up_unsent,
+    BUDGETS, LIMITS, STOPS, accept, answer, append, budget_reason, cut_call, give_up, hold_stop, inject, keep,
+    limit_reason, next_model, nudge, open_calls, recover, repair_call, repair_output, retry, stop_reason, take_results,
+    trim, wrap_up, wrap_up_unsent,
 )  # fmt: skip
 from turnstile.core.events import (
     Cancelled, DeadlinePassed, EffectLost, MessageInjected, ModelFailed, ModelReplied, ResultsAppended, ToolsFinished,
@@ -38,12 +39,12 @@ TABLE = (
     row("time_limit",      LIVE,                         DeadlinePassed,              [],                                                         failed,         keep),
     row("injected",        LIVE,                         MessageInjected,             [],                                                         STAY,           inject),
 
-    row("lost_stopping",   execute_tools,                EffectLost,                  [is_stopping],                                              failed,         keep,           reason=stop_reason),
+    row("lost_stopping",   execute_tools,                EffectLost,                  [is_stopping],                                              failed,         keep,           reason=stop_reason, reasons=STOPS),
     row("recovered",       (await_model, execute_tools), EffectLost,                  [recoveries_left],                                          AGAIN,          recover),
     row("crash_loop",      (await_model, execute_tools), EffectLost,                  [],                                                         failed,         keep),
 
     row("wrap_up_unsent",  await_model,                  ModelFailed,                 [is_over_budget, may_wrap_up],                              await_model,    wrap_up_unsent, reason="wrap_up"),
-    row("over_budget",     await_model,                  ModelFailed,                 [is_over_budget],                                           failed,         give_up,        reason=budget_reason),
+    row("over_budget",     await_model,                  ModelFailed,                 [is_over_budget],                                           failed,         give_up,        reason=budget_reason, reasons=BUDGETS),
     row("trimmed",         await_model,                  ModelFailed,                 [is_overflow, can_trim],                                    await_model,    trim),
     row("retry",           await_model,                  ModelFailed,                 [is_transient, retries_left],                               await_model,    retry),
     row("filtered",        await_model,                  ModelFailed,                 [was_refused],                                              failed,         give_up,        reason="refused"),
@@ -56,10 +57,10 @@ TABLE = (
     row("cut_call",        await_model,                  ModelReplied,                [was_truncated, wants_tools, repairs_left, turns_left],     append_results, cut_call),
     row("truncated",       await_model,                  ModelReplied,                [was_truncated],                                            failed,         accept),
     row("wrap_up",         await_model,                  ModelReplied,                [wants_tools, limit_hit, may_wrap_up],                      append_results, wrap_up),
-    row("limit",           await_model,                  ModelReplied,                [wants_tools, limit_hit],                                   failed,         accept,         reason=limit_reason),
+    row("limit",           await_model,                  ModelReplied,                [wants_tools, limit_hit],                                   failed,         accept,         reason=limit_reason, reasons=LIMITS),
     row("run_tools",       await_model,                  ModelReplied,                [wants_tools],                                              execute_tools,  open_calls),
     row("paused",          await_model,                  ModelReplied,                [is_paused, turns_left],                                    await_model,    accept),
-    row("paused_limit",    await_model,                  ModelReplied,                [is_paused],                                                failed,         accept,         reason=limit_reason),
+    row("paused_limit",    await_model,                  ModelReplied,                [is_paused],                                                failed,         accept,         reason=limit_reason, reasons=LIMITS),
     row("ask_injected",    await_model,                  ModelReplied,                [has_injected, turns_left],                                 await_model,    accept,         reason="injected"),
     row("nudge_promise",   await_model,                  ModelReplied,                [broke_promise, nudges_left, turns_left],                   await_model,    nudge,          reason="nudge"),
     row("incomplete",      await_model,                  ModelReplied,                [broke_promise],                                            failed,         accept),
@@ -70,7 +71,7 @@ TABLE = (
     row("nudge_empty",     await_model,                  ModelReplied,                [nudges_left, turns_left],                                  await_model,    nudge,          reason="nudge"),
     row("no_answer",       await_model,                  ModelReplied,                [],                                                         failed,         accept,         reason="empty_answer"),
 
-    row("stopped",         execute_tools,                ToolsFinished,               [is_stopping],                                              failed,         take_results,   reason=stop_reason),
+    row("stopped",         execute_tools,                ToolsFinished,               [is_stopping],                                              failed,         take_results,   reason=stop_reason, reasons=STOPS),
     row("tool_aborted",    execute_tools,                ToolsFinished,               [tool_aborted],                                             failed,         take_results),
     row("finished",        execute_tools,                ToolsFinished,               [],                                                         append_results, take_results),
 

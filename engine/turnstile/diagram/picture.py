@@ -102,7 +102,7 @@ def _reasons(rows: Sequence[Row]) -> tuple[str, ...]:
     by_event: dict[str, dict[str, None]] = {}
     for row in rows:
         for event in row.event_names:
-            by_event.setdefault(event, {})[_reason(row)] = None
+            by_event.setdefault(event, {}).update(dict.fromkeys(row.reasons))
     by_reasons: dict[tuple[str, ...], list[str]] = {}
     for event, reasons in by_event.items():
         by_reasons.setdefault(tuple(reasons), []).append(event)
@@ -110,12 +110,7 @@ def _reasons(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _guarded(rows: Sequence[Row]) -> tuple[str, ...]:
-    return _wrap(f"{_reason(row)} [{', '.join(row.guard_names)}]" if row.guards else _reason(row) for row in rows)
-
-
-def _reason(row: Row) -> str:
-    """Why a run takes a row; one that gives several reasons goes by its own name."""
-    return row.reason if isinstance(row.reason, str) else row.name
+    return _wrap(", ".join(row.reasons) + (f" [{', '.join(row.guard_names)}]" if row.guards else "") for row in rows)
 
 
 def _about(state: State) -> tuple[str, ...]:
@@ -125,7 +120,7 @@ def _about(state: State) -> tuple[str, ...]:
 def _tone(state: State) -> Tone:
     if not state.final:
         return "live"
-    return "bad" if state.name == "failed" else "good"
+    return "good" if state.name == "done" else "bad"  # an extension's own end is a failure too, as in `Result.ok`
 
 
 def _wrap(texts: Iterable[str]) -> tuple[str, ...]:
