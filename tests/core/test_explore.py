@@ -15,14 +15,15 @@ from turnstile.core.fold import fold
 from turnstile.core.limits import StopReason
 from turnstile.core.machine import Machine, Refusal, loop
 from turnstile.core.messages import Usage
-from turnstile.core.rows import AGAIN, Change, Insertion, Row, after, row
+from turnstile.core.rows import AGAIN, Change, Row, after, row
 from turnstile.core.run_state import RunState, Stop, begin_run, evolve
-from turnstile.core.states import State, append_results, await_model, failed
+from turnstile.core.states import STATES, State, append_results, await_model, failed
 from turnstile.core.step import step
 from turnstile.core.table import TABLE
 
 FEW = STARTS[:1]
 waiting = State("waiting", asks="Wait")
+attic = State("attic", final=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +99,15 @@ def without(name: str) -> Machine:
     return Machine(rows=[row for row in TABLE if row.name != name])
 
 
-def ticking(*rows: Row | Insertion) -> Machine:
+def ticking(*rows: Row) -> Machine:
     """The table with a state that waits for ticks."""
 
     async def tick(run: RunState) -> Event:
         return Ticked()
 
     enter = row("enter", append_results, ResultsAppended, [], waiting, append)
-    return without("appended").extend(states=[waiting], rows=[enter, *rows], performs={"Wait": tick})
+    table = [enter if line.name == "appended" else line for line in TABLE]
+    return Machine([*STATES, waiting], [*table, *rows], {"Wait": tick})
 
 
 def test_the_table_is_sound() -> None:
@@ -116,6 +118,7 @@ def test_the_table_is_sound() -> None:
     assert report.machine == loop.fingerprint
     assert [name for name, times in report.taken if times] == [row.name for row in TABLE]
     assert set(report.endings) == {str(reason) for reason in StopReason}
+    assert set(report.endings) == {reason for row in TABLE if row.dest in {"done", "failed"} for reason in row.reasons}
     assert report.situations > 1000
     assert report.moves > 20_000
     assert str(report).splitlines()[-3:] == [
@@ -143,7 +146,12 @@ NEW = row("new", await_model, ModelReplied, [never], failed, accept)
             "new: await_model --ModelReplied [never]--> failed",
             "",
         ),
-        (loop.extend(states=[State("attic")]), "unreached state", "attic", ""),
+        (
+            loop.extend(states=[attic], rows=[after("refused", replace(NEW, dest="attic"))]),
+            "unreached state",
+            "attic",
+            "",
+        ),
         (
             spoilt("retry", keep),
             "free cycle",

@@ -19,6 +19,7 @@ from turnstile.core.table import TABLE
 
 RUN = begin_run(RunStarted("run", "hi"))
 review = State("review", asks="Review")
+idle = State("idle")
 
 
 def never(run: RunState, event: Event) -> bool:
@@ -29,6 +30,16 @@ def never(run: RunState, event: Event) -> bool:
 async def perform(run: RunState) -> Event:
     """Give the event that follows a review."""
     return ResultsAppended()
+
+
+def to(state: State) -> Row:
+    """A row to a state, of its name."""
+    return row(state.name, await_model, ModelReplied, [never], state, keep)
+
+
+def reviewing() -> Machine:
+    """The machine with one more state."""
+    return loop.extend(states=[review], rows=[before("run_tools", to(review))], performs={"Review": perform})
 
 
 def test_judging_names_the_row_and_why_not_the_others() -> None:
@@ -70,7 +81,8 @@ def test_an_event_without_a_row_is_one_error(state: str, event: Event, refused: 
 
 def test_an_event_that_every_guard_refuses_says_which() -> None:
     """A table with a gap is mended by seeing which guards said no."""
-    machine = Machine(rows=[row("only", append_results, ResultsAppended, [never], await_model, keep)])
+    only = row("only", append_results, ResultsAppended, [never], await_model, keep)
+    machine = Machine(rows=[*TABLE[:-1], only])
 
     with pytest.raises(NoRow) as caught:
         machine.judge(evolve(RUN, state="append_results"), ResultsAppended())
@@ -80,7 +92,7 @@ def test_an_event_that_every_guard_refuses_says_which() -> None:
 
 def test_any_live_is_spelt_out_over_the_extended_states() -> None:
     """A state that somebody adds can be cancelled unasked."""
-    machine = loop.extend(states=[review], performs={"Review": perform})
+    machine = reviewing()
     cancelled = next(row for row in machine.rows if row.name == "cancelled")
 
     assert machine.sources(cancelled) == ("await_model", "execute_tools", "append_results", "review")
@@ -92,12 +104,12 @@ def test_a_source_may_be_given_by_its_name() -> None:
     """An extension knows a state by the name in the table."""
     by_name = row("by name", "append_results", ResultsAppended, [], await_model, keep)
 
-    assert Machine(rows=[by_name]).sources(by_name) == ("append_results",)
+    assert Machine(rows=[*TABLE[:-1], by_name]).sources(by_name) == ("append_results",)
 
 
 def test_extending_leaves_the_machine_as_it_is() -> None:
     """Two agents in one process may extend the same machine differently."""
-    loop.extend(states=[review], performs={"Review": perform})
+    reviewing()
 
     assert [state.name for state in loop.states] == [state.name for state in STATES]
     assert loop.rows == TABLE
@@ -107,9 +119,7 @@ def test_extending_twice_keeps_both() -> None:
     """Approval and compaction are two extensions of one machine."""
     other = State("other", asks="Other")
 
-    machine = loop.extend(states=[review], performs={"Review": perform}).extend(
-        states=[other], performs={"Other": perform}
-    )
+    machine = reviewing().extend(states=[other], rows=[before("review", to(other))], performs={"Other": perform})
 
     assert [state.name for state in machine.states[-2:]] == ["review", "other"]
     assert set(machine.performs) == {"Review", "Other"}
@@ -117,14 +127,15 @@ def test_extending_twice_keeps_both() -> None:
 
 def test_the_fingerprint_tells_machines_apart_that_could_move_a_run_differently() -> None:
     """A run is not resumed by another table unasked."""
+    lost = State("lost", final=True)
     onward = row("added", append_results, ResultsAppended, [never], await_model, keep)
     to_end = row("added", append_results, ResultsAppended, [never], done, keep)
     prints = {
         loop.fingerprint,
         loop.extend(rows=[before("appended", onward)]).fingerprint,
         loop.extend(rows=[before("appended", to_end)]).fingerprint,
-        loop.extend(states=[State("waiting")]).fingerprint,
-        Machine(rows=TABLE[:-1]).fingerprint,
+        loop.extend(states=[lost], rows=[before("run_tools", to(lost))]).fingerprint,
+        Machine(rows=TABLE[1:]).fingerprint,
     }
 
     assert len(prints) == 5
@@ -157,6 +168,22 @@ def table(*rows: Row) -> Build:
         (
             lambda: loop.extend(states=[review]),
             "state 'review' asks for 'Review', which nobody performs; pass performs={'Review': …}",
+        ),
+        (
+            lambda: loop.extend(performs={"CallModel": perform}),
+            "performs={'CallModel': …}: the engine performs 'CallModel' itself; ask for an effect of another name",
+        ),
+        (
+            lambda: loop.extend(performs={"Revue": perform}),
+            "performs={'Revue': …}: no state asks for 'Revue'; add State(…, asks='Revue'), or leave it out",
+        ),
+        (
+            lambda: loop.extend(states=[review], performs={"Review": perform}),
+            "no row leads from 'await_model' to the state 'review', by whatever way; add a row to it",
+        ),
+        (
+            lambda: loop.extend(states=[idle], rows=[before("run_tools", to(idle))]),
+            "state 'idle' asks nothing, so ResultsAppended comes at once; add a row that takes it there",
         ),
         (
             lambda: loop.extend(rows=[before("nothing", row("new", await_model, Cancelled, [], failed, keep))]),
@@ -212,9 +239,23 @@ def test_an_inconsistent_table_is_refused(build: Build, problem: str) -> None:
 
 def test_a_row_that_is_closed_for_some_of_its_states_is_allowed() -> None:
     """It is reached from the others."""
-    Machine(
-        rows=[
-            row("all", await_model, Cancelled, [], failed, keep),
-            row("rest", LIVE, Cancelled, [], failed, keep),
-        ]
-    )
+    loop.extend(rows=[before("cancelled", row("first", await_model, Cancelled, [], failed, keep))])
+
+
+def test_a_state_that_only_closed_rows_lead_to_is_never_reached() -> None:
+    """The row is tried in another state, and there it leads nowhere: what it says of this one is not so."""
+    first = row("first", await_model, ModelReplied, [], done, keep)
+    second = row("second", (await_model, review), ModelReplied, [], review, keep)
+
+    with pytest.raises(MachineError, match="no row leads from 'await_model' to the state 'review'"):
+        Machine([await_model, review, done], [first, second], {"Review": perform})
+
+
+def test_a_state_may_be_reached_by_several_moves() -> None:
+    """The way to it is what counts, not that the first state leads there."""
+    last = State("last", final=True)
+    onward = row("onward", review, ResultsAppended, [], last, keep)
+
+    machine = reviewing().extend(states=[last], rows=[onward])
+
+    assert machine.judge(evolve(RUN, state="review"), ResultsAppended())[0].dest == "last"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from turnstile.core.changes import accept, take_results
 from turnstile.core.effects import Ask, CallModel, RunTools
 from turnstile.core.errors import NoRow
 from turnstile.core.events import (
@@ -19,11 +20,13 @@ from turnstile.core.events import (
     ToolsFinished,
     Verdict,
 )
+from turnstile.core.guards import is_answer, wants_tools
 from turnstile.core.limits import Limits, Price
-from turnstile.core.machine import Machine, Refusal, loop
+from turnstile.core.machine import Refusal, loop
 from turnstile.core.messages import Exchange, FinishReason, Reply, ToolCall, ToolResult, Usage, UserTurn
+from turnstile.core.rows import before, row
 from turnstile.core.run_state import RunState, begin_run, evolve
-from turnstile.core.states import State
+from turnstile.core.states import State, await_model, done
 from turnstile.core.step import Step, begin, effect_of, step
 
 UNKNOWN = "outcome unknown: "
@@ -297,6 +300,24 @@ def test_an_extension_state_asks_by_the_name_it_gives() -> None:
     async def perform(run: RunState) -> Event:
         return ResultsAppended()
 
-    machine = Machine(states=[*loop.states, review], performs={"Review": perform})
+    to_review = row("review", await_model, ModelReplied, [wants_tools], review, accept)
+    machine = loop.extend(states=[review], rows=[before("run_tools", to_review)], performs={"Review": perform})
     assert effect_of(machine, evolve(started(), state="review")) == Ask("Review")
     assert effect_of(loop, evolve(started(), state="append_results")) is None
+
+
+def test_an_extension_state_may_run_tools_when_none_are_open() -> None:
+    """A state that asks for the engine's own effect gets it, from the engine."""
+    again = State("again", asks="RunTools")
+    machine = loop.extend(
+        states=[again],
+        rows=[
+            before("answered", row("again", await_model, ModelReplied, [is_answer], again, accept)),
+            row("ran", again, ToolsFinished, [], done, take_results),
+        ],
+    )
+
+    run, transition, effect = step(machine, started(), ModelReplied(Reply("text")))
+
+    assert (effect, transition.asks) == (RunTools((), ()), "RunTools ()")
+    assert step(machine, run, ToolsFinished(())).run.state == "done"

@@ -2,6 +2,12 @@
 
 Judging changes nothing: it says which row is taken and which were refused. What follows from it is `step`'s matter.
 
+What `transitions` does here is to hold the table (states, events, the rows of each in their order) and to try the rows
+of an event one after another until one says yes. It does not move the run, although it could: a run is a frozen value
+that one pure function makes anew, a transition must name the rows that were refused, and moving a model, with its
+callbacks and logs, takes two thirds of the time and would run code in the midst of a move. So a row is a transition of
+our own class, which is judged and never executed.
+
 One ``transitions.Machine`` without a model serves every run, through a small cursor that is thrown away afterwards;
 building one for each run, or registering a model, costs ten times a step. It stays synchronous: no I/O, no callbacks.
 Its traps, all of which are mapped to our one error `NoRow`, or kept out by the way it is built:
@@ -9,8 +15,7 @@ Its traps, all of which are mapped to our one error `NoRow`, or kept out by the 
 - no row whose guards hold gives ``False``; an event that the state has no row for raises its ``MachineError``; an
   event that no row names raises ``KeyError``;
 - ``source="*"`` includes final states, so "any live" is expanded here;
-- nothing tells which transition was taken or refused, and executing one leaves and enters states and logs each phase,
-  for two thirds of its time; so a row is a transition of our own class, which is judged instead of executed;
+- nothing tells which transition was taken or refused, so the row itself tells the cursor;
 - a lambda as a guard prints as ``<lambda>``, so guards are named functions (`row` refuses others);
 - the ``AsyncMachine`` of 0.9.3 swallows cancellation, and asks every guard even after one has failed.
 """
@@ -18,7 +23,7 @@ Its traps, all of which are mapped to our one error `NoRow`, or kept out by the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, cast
@@ -26,13 +31,13 @@ from typing import Self, cast
 import transitions
 
 from turnstile.core.errors import MachineError, NoRow
-from turnstile.core.events import Event
+from turnstile.core.events import Event, ResultsAppended
 from turnstile.core.rows import AGAIN, LIVE, STAY, Insertion, Row
 from turnstile.core.run_state import RunState
 from turnstile.core.states import START, STATES, State
 from turnstile.core.table import TABLE
 
-Performer = Callable[[RunState], Awaitable[Event]]
+PerformEffect = Callable[[RunState], Awaitable[Event]]
 OWN_EFFECTS = ("CallModel", "RunTools")
 
 
@@ -89,22 +94,23 @@ class Machine:
             that follows.
 
     Raises:
-        MachineError: A name stands twice, an effect has nobody to perform it, or a row names an unknown state, leaves
-            a final one, or can never be reached.
+        MachineError: A name stands twice; an effect has nobody to perform it, or somebody performs one that no state
+            asks for; a row names an unknown state, leaves a final one, or can never be reached; no row leads to a
+            state, or none leads on from one that asks nothing.
     """
 
     def __init__(
         self,
         states: Iterable[State] = STATES,
         rows: Iterable[Row] = TABLE,
-        performs: Mapping[str, Performer] | None = None,
+        performs: Mapping[str, PerformEffect] | None = None,
     ) -> None:
         self.states = tuple(states)
         self.rows = tuple(rows)
         self.performs = dict(performs or {})
         self._by_name = {state.name: state for state in self.states}
         _check_states(self.states, self.performs)
-        _check_rows(self.rows, self)
+        _check_ways(self, _check_rows(self.rows, self))
         self._machine = self._built()
 
     def state(self, name: str) -> State:
@@ -144,9 +150,15 @@ class Machine:
         *,
         states: Iterable[State] = (),
         rows: Iterable[Row | Insertion] = (),
-        performs: Mapping[str, Performer] | None = None,
+        performs: Mapping[str, PerformEffect] | None = None,
     ) -> Self:
         """A new machine with more states and rows; this one stays as it is.
+
+        In the table that is extended, every way back to a state spends a counter that has a limit, so every run ends.
+        That is not checked here: a new row that leads back, ``AGAIN`` and its own state included, and spends nothing
+        may go round for ever. `turnstile.core.explore.explore` finds such a way, and shows it.
+
+        A run that ends in a new final state has failed; success is ``done``.
 
         Args:
             states: States to add.
@@ -188,7 +200,7 @@ class Machine:
         return machine
 
 
-def _check_states(states: Sequence[State], performs: Mapping[str, Performer]) -> None:
+def _check_states(states: Sequence[State], performs: Mapping[str, PerformEffect]) -> None:
     names = [state.name for state in states]
     _refuse_twice("state", names)
     if START.name not in names:
@@ -199,9 +211,22 @@ def _check_states(states: Sequence[State], performs: Mapping[str, Performer]) ->
             asks = state.asks
             msg = f"state {state.name!r} asks for {asks!r}, which nobody performs; pass performs={{{asks!r}: …}}"
             raise MachineError(msg)
+    _check_performs({state.asks for state in states}, performs)
 
 
-def _check_rows(rows: Sequence[Row], machine: Machine) -> None:
+def _check_performs(asked: Collection[str | None], performs: Mapping[str, PerformEffect]) -> None:
+    for name in performs:
+        if name in OWN_EFFECTS:
+            msg = f"performs={{{name!r}: …}}: the engine performs {name!r} itself; ask for an effect of another name"
+            raise MachineError(msg)
+        if name not in asked:
+            msg = f"performs={{{name!r}: …}}: no state asks for {name!r}; add State(…, asks={name!r}), or leave it out"
+            raise MachineError(msg)
+
+
+def _check_rows(rows: Sequence[Row], machine: Machine) -> dict[str, set[str]]:
+    """The states that rows lead to from each state, if the rows are sound."""
+    leads: dict[str, set[str]] = {}
     _refuse_twice("row", [row.name for row in rows])
     _refuse_twice("event", [event.__name__ for event in {event for row in rows for event in row.events}])
     closed: dict[tuple[str, type[Event]], str] = {}
@@ -214,8 +239,26 @@ def _check_rows(rows: Sequence[Row], machine: Machine) -> None:
         if all(cell in closed for cell in cells):
             msg = f"row {row.name!r} can never be reached: row {closed[cells[0]]!r} takes all before it"
             raise MachineError(msg)
+        for source, _ in set(cells) - closed.keys():
+            leads.setdefault(source, set()).add(source if row.dest in {STAY, AGAIN} else row.dest)
         if not row.guards:
             closed.update((cell, row.name) for cell in cells if cell not in closed)
+    return leads
+
+
+def _check_ways(machine: Machine, leads: Mapping[str, Collection[str]]) -> None:
+    reached, new = set[str](), {START.name}
+    while new:
+        reached |= new
+        new = {dest for source in new for dest in leads.get(source, ())} - reached
+    onward = {source for row in machine.rows if ResultsAppended in row.events for source in machine.sources(row)}
+    for state in machine.states:
+        if state.name not in reached:
+            msg = f"no row leads from {START.name!r} to the state {state.name!r}, by whatever way; add a row to it"
+            raise MachineError(msg)
+        if not state.final and state.asks is None and state.name not in onward:
+            msg = f"state {state.name!r} asks nothing, so ResultsAppended comes at once; add a row that takes it there"
+            raise MachineError(msg)
 
 
 def _check_names(row: Row, machine: Machine) -> None:

@@ -9,9 +9,13 @@ from dataclasses import dataclass
 class State:
     """Where a run stands.
 
+    A run succeeds by ending in ``done`` (`Result.ok`). One that ends in any other final state has failed, in an
+    extension's own as in ``failed``; so an extension's rows lead to ``done`` when all went well.
+
     Attributes:
         name: The state's name, a condition such as ``await_model``.
-        asks: Name of the effect that the state asks the outside to perform; ``None`` asks nothing.
+        asks: Name of the effect that the state asks the outside to perform; ``None`` asks nothing, and
+            `ResultsAppended` follows at once.
         final: Whether a run ends here. No event moves a run out of a final state.
     """
 

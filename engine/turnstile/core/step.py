@@ -134,6 +134,6 @@ def effect_of(machine: Machine, run: RunState) -> Effect | None:
             tools=run.wrapping_up is None,
             max_output=output_cap(run),
         )
-    if asks == "RunTools" and run.open:
-        return RunTools(run.open.reply.calls, run.open.verdicts)
+    if asks == "RunTools":  # an extension's state may ask for it when no call is open: none is run then
+        return RunTools(run.open.reply.calls, run.open.verdicts) if run.open else RunTools((), ())
     return Ask(asks)
