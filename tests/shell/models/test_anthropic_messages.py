@@ -137,7 +137,7 @@ async def test_the_address_may_or_may_not_hold_the_version(ending: str, path: st
         ({"model": ""}, "AnthropicMessages needs the name of a model"),
         ({"base_url": "api.example.com"}, "base_url is an address such as 'https://api.anthropic.com'"),
         ({"api_key": "sk-\u2014"}, "characters that no header can carry"),
-        ({"timeout": 0}, "AnthropicMessages' timeout is a number of seconds above 0; got 0"),
+        ({"timeout": 0}, "the timeout of AnthropicMessages is a number of seconds above 0; got 0"),
         ({"cach": True}, "AnthropicMessages has no option 'cach'; did you mean 'cache'"),
         ({"cache": 1}, "AnthropicMessages's option cache is True or False; got 1"),
         ({"auth": "basic"}, "auth is one of 'x-api-key', 'bearer'; got 'basic'"),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
-from turnstile.core.errors import ConfigurationError
 from turnstile.core.events import ModelFailed
 from turnstile.core.limits import Price
 from turnstile.core.messages import Reply
@@ -20,13 +19,10 @@ from turnstile.shell.models.anthropic_reply import MessageReader
 from turnstile.shell.models.anthropic_request import AnthropicEncoder
 from turnstile.shell.models.anthropic_stream import MessageStream
 from turnstile.shell.models.failures import broken_off, unreadable
-from turnstile.shell.models.openai_chat import LONG_ENOUGH
-from turnstile.shell.models.options import AnthropicOptions, complete_anthropic, is_positive
+from turnstile.shell.models.options import AnthropicOptions, complete_anthropic
 from turnstile.shell.models.pricing import Pricing
 from turnstile.shell.models.redaction import Redactor
-
-if TYPE_CHECKING:
-    from turnstile.shell.models.transport import Transport
+from turnstile.shell.models.server import LONG_ENOUGH, Server
 
 ANTHROPIC = "https://api.anthropic.com"  # Messages API, "Create a Message"
 _AUTH = {"x-api-key": ("x-api-key", "{}"), "bearer": ("authorization", "Bearer {}")}
@@ -67,25 +63,22 @@ class AnthropicMessages:
         name: str = "",
         **options: Unpack[AnthropicOptions],
     ) -> None:
-        if not model:
-            raise ConfigurationError("AnthropicMessages needs the name of a model, as its server names it; got ''")
-        if not is_positive(timeout):
-            raise ConfigurationError(f"AnthropicMessages' timeout is a number of seconds above 0; got {timeout!r}")
         self.name = name or model
         self._model = model
         self._address = address_of(base_url, "/v1/messages", ANTHROPIC, ending="/v1")
         self._pricing = Pricing(price, model, base_url)
         self._options = complete_anthropic(options)
-        self._timeout = timeout
         self._streams = stream
         version = {"anthropic-version": self._options["api_version"]}
         header, form = _AUTH[self._options["auth"]]
-        self._headers = headers_of(api_key, header, form, {**version, **self._options["headers"]})
+        headers = headers_of(api_key, header, form, {**version, **self._options["headers"]})
         self._clean = Redactor([api_key.strip(), *self._options["headers"].values(), *self._address.secrets])
         wire = f"anthropic {self._address.host}"
         self._encoder = AnthropicEncoder(model, wire, self._options, settings or {})
         self._reader = MessageReader(self._clean, wire, self._pricing)
-        self._transport: Transport | None = None
+        self._server = Server(
+            type(self).__name__, model, self._address, headers, self._clean, timeout=timeout, options=self._options
+        )
 
     def __repr__(self) -> str:
         return f"AnthropicMessages({self._model!r}, base_url={self._address.shown!r})"
@@ -108,7 +101,7 @@ class AnthropicMessages:
             return ModelFailed("bad_request", f"not sent: {error}")
         listener = MessageStream(progress)
         self._pricing.prepare()
-        answer = await (self._open().stream(body, listener) if self._streams else self._open().post(body))
+        answer = await self._server.ask(body, listener if self._streams else None)
         if isinstance(answer, ModelFailed):
             return answer
         now = time.time() if request.now is None else request.now
@@ -131,21 +124,4 @@ class AnthropicMessages:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; the client can be used again."""
-        if self._transport is not None:
-            await self._transport.aclose()
-
-    def _open(self) -> Transport:
-        if self._transport is None:
-            from turnstile.shell.models.transport import Transport  # brings httpx, which takes as long as all the rest
-
-            self._transport = Transport(
-                self._address.url,
-                self._headers,
-                self._clean,
-                timeout=self._timeout,
-                connect_timeout=self._options["connect_timeout"],
-                idle_timeout=self._options["idle_timeout"],
-                connections=self._options["connections"],
-                trust_env=self._options["trust_env"],
-            )
-        return self._transport
+        await self._server.aclose()

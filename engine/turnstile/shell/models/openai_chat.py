@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
-from turnstile.core.errors import ConfigurationError
 from turnstile.core.events import ModelFailed
 from turnstile.core.limits import Price
 from turnstile.core.messages import Reply
@@ -20,16 +19,13 @@ from turnstile.shell.models.chat_reply import Reading, read_body, read_reply
 from turnstile.shell.models.chat_request import ChatEncoder
 from turnstile.shell.models.chat_stream import ChatStream
 from turnstile.shell.models.failures import broken_off, unreadable
-from turnstile.shell.models.options import ChatOptions, complete, is_positive
+from turnstile.shell.models.options import ChatOptions, complete
 from turnstile.shell.models.pricing import Pricing
 from turnstile.shell.models.redaction import Redactor
+from turnstile.shell.models.server import LONG_ENOUGH, Server
 from turnstile.shell.models.text_calls import with_text_calls
 
-if TYPE_CHECKING:
-    from turnstile.shell.models.transport import Transport
-
 OPENAI = "https://api.openai.com/v1"  # OpenAI, API reference, "Introduction"
-LONG_ENOUGH = 600.0  # seconds; what OpenAI's own clients wait for a reply, since reasoning takes minutes
 
 
 class OpenAIChat:
@@ -67,23 +63,20 @@ class OpenAIChat:
         name: str = "",
         **options: Unpack[ChatOptions],
     ) -> None:
-        if not model:
-            raise ConfigurationError("OpenAIChat needs the name of a model, as its server names it; got ''")
-        if not is_positive(timeout):
-            raise ConfigurationError(f"OpenAIChat's timeout is a number of seconds above 0; got {timeout!r}")
         self.name = name or model
         self._pricing = Pricing(price, model, base_url)
         self._model = model
         self._address = address_of(base_url, "/chat/completions", OPENAI)
         self._options = complete(options)
-        self._timeout = timeout
-        self._headers = headers_of(api_key, "authorization", "Bearer {}", self._options["headers"])
+        headers = headers_of(api_key, "authorization", "Bearer {}", self._options["headers"])
         self._clean = Redactor([api_key.strip(), *self._options["headers"].values(), *self._address.secrets])
         wire = f"chat {self._address.shown}"
         self._reading = Reading(wire, self._options["echo"], self._options["think_tags"] == "strip")
         self._encoder = ChatEncoder(model, self._options, settings or {}, wire)
         self._stream = stream
-        self._transport: Transport | None = None
+        self._server = Server(
+            type(self).__name__, model, self._address, headers, self._clean, timeout=timeout, options=self._options
+        )
 
     def __repr__(self) -> str:
         return f"OpenAIChat({self._model!r}, base_url={self._address.shown!r})"
@@ -104,7 +97,7 @@ class OpenAIChat:
         stream = ChatStream(progress, echo=self._reading.echo, think_tags=self._reading.think_tags, quiet=is_prompted)
         body = self._encoder.body(request, stream=self._stream)
         self._pricing.prepare()
-        answer = await (self._open().stream(body, stream) if self._stream else self._open().post(body))
+        answer = await self._server.ask(body, stream if self._stream else None)
         if isinstance(answer, ModelFailed):
             return answer
         now = time.time() if request.now is None else request.now
@@ -143,21 +136,4 @@ class OpenAIChat:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; the client can be used again."""
-        if self._transport is not None:
-            await self._transport.aclose()
-
-    def _open(self) -> Transport:
-        if self._transport is None:
-            from turnstile.shell.models.transport import Transport  # brings httpx, which takes as long as all the rest
-
-            self._transport = Transport(
-                self._address.url,
-                self._headers,
-                self._clean,
-                timeout=self._timeout,
-                idle_timeout=self._options["idle_timeout"],
-                connect_timeout=self._options["connect_timeout"],
-                connections=self._options["connections"],
-                trust_env=self._options["trust_env"],
-            )
-        return self._transport
+        await self._server.aclose()
