@@ -21,7 +21,9 @@ PYTEST := -m pytest $(if $(CI),--randomly-seed=20100)
 
 .PHONY: demo test lint format coverage diagrams clean $(REST:%=test-%)
 
-test: lint coverage $(REST:%=test-%)
+# The first Python alone, since it is the one whose coverage counts; then the others at once, a processor each.
+test: lint coverage
+	@$(if $(REST),$(MAKE) --no-print-directory --output-sync=target --jobs=2 $(REST:%=test-%))
 
 demo: .venv/.installed
 	@$(BIN)/turnstile run travel "I'm in Shanghai, have 4 days off in October, like nature and quiet small towns"
@@ -50,8 +52,9 @@ coverage: .venv/.installed-dev
 	$(call gate,--fail-under=100 --include='engine/turnstile/core/*')
 	$(call gate,--fail-under=95 --omit='engine/turnstile/core/*')
 
+# What a turn costs is budgeted once, on the first Python.
 $(REST:%=test-%): test-%: .venv-%/.installed
-	.venv-$*/bin/python $(PYTEST)
+	.venv-$*/bin/python $(PYTEST) --ignore=tests/bench
 
 # The bench makes an environment for each contender, ours included, and needs nothing but a Python itself.
 bench bench-quick:
