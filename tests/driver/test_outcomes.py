@@ -253,7 +253,7 @@ async def test_each_outcome_is_a_row_with_its_reason_in_the_log(case: Case) -> N
     RAN.clear()
     stream = io.BytesIO()
     with WireServer(case.exchanges) as server:
-        model = OpenAIChat("m", base_url=server.url, timeout=0.2 if case.name.startswith("timeout") else 30)
+        model = OpenAIChat("m", base_url=server.url, timeout=2 if case.name.startswith("timeout") else 30)
         agent = Agent(model, tools=[look_up], limits=case.limits, clock=FrozenClock(), observers=[JsonLog(stream)])
         result = await agent.run("What is a fjord?")
         await model.aclose()

@@ -100,6 +100,10 @@ async def test_retry_after_is_a_floor(case: Case) -> None:
     played = await play(case)
     assert played.slept[0] >= 7
 
+    class Endless(FrozenClock):
+        async def sleep(self, seconds: float) -> None:
+            await asyncio.Event().wait()  # whoever does not cancel this never ends
+
     class Canceller:
         def observe(self, notice: Notice, state: RunState) -> None:
             if getattr(notice, "row", "") == "retry":
@@ -107,7 +111,7 @@ async def test_retry_after_is_a_floor(case: Case) -> None:
 
     with WireServer(case.exchanges) as server:
         client = OpenAIChat("m", base_url=server.url)
-        async with asyncio.timeout(6), Agent(client, observers=[Canceller()]).start("q") as run:
+        async with Agent(client, observers=[Canceller()], clock=Endless()).start("q") as run:
             result = await run.finish()
         await client.aclose()
     assert result.stop is not None

@@ -148,8 +148,8 @@ async def test_openai_refusal_delta_stream(case: Case) -> None:
 
 async def test_stream_done_but_socket_stays_open(case: Case) -> None:
     """The protocol's own end is the end, though the connection stays open."""
-    async with asyncio.timeout(20):
-        assert_hi(await play(case, options={"timeout": 60}))
+    async with asyncio.timeout(300):
+        assert_hi(await play(case, options={"timeout": 900}))
 
 
 async def test_stream_ends_mid_tool_arguments(case: Case, tools: Tools) -> None:
@@ -183,13 +183,13 @@ async def test_incomplete_chunked_read(case: Case) -> None:
 
 async def test_stream_exception_swallowed_as_clean_end(case: Case) -> None:
     """A stream that falls silent ends the attempt once, with an error."""
-    played = await play(case, options={"idle_timeout": 0.2}, retry=Retry(attempts=1))
+    played = await play(case, options={"idle_timeout": 1}, retry=Retry(attempts=1))
     assert (error(played).kind, played.rows) == ("timeout", ["gave_up"])
 
 
 async def test_stream_stall_idle_timeout(case: Case) -> None:
     """Silence ends an attempt, and lets go of its connection; a slow stream that lives is not cut."""
-    played = await play(case, options={"idle_timeout": 0.2})
+    played = await play(case, options={"idle_timeout": 1})
     assert_asked_again(played, "timeout")
     assert played.connections == 2
     alive = asyncio.Event()

@@ -157,6 +157,14 @@ class Terminal:
         """How the terminal is set: echo, single keys or lines, and so on."""
         return list(termios.tcgetattr(self._master))
 
+    def wait_until_it_waits(self) -> None:
+        """Wait until the process sleeps, as it does once it has shown a key and waits for the next one."""
+        until = time.monotonic() + PATIENCE
+        status = Path(f"/proc/{self._process.pid}/stat")
+        while status.read_text().rpartition(")")[2].split()[0] != "S":
+            assert time.monotonic() < until, f"the process never waits; the terminal shows {self._seen!r}"
+            time.sleep(0.01)
+
     def type(self, text: str) -> None:
         """Press keys."""
         os.write(self._master, text.encode())

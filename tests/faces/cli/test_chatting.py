@@ -89,8 +89,8 @@ def test_ctrl_c_at_the_prompt_takes_back_the_line(terminal: Open) -> None:
     opened.wait_for("you> ")
     opened.type("never mind")
     opened.wait_for("never mind")
+    opened.wait_until_it_waits()  # CPython's readline takes an interrupt between two keys only at the end of the line
     opened.type("\x03")
-    opened.type("\n")  # CPython's readline takes an interrupt that comes between two keys only at the end of the line
     opened.wait_for("you> ")
     opened.type("hello\n")
     opened.wait_for("Answer 1: sunny.")
