@@ -21,8 +21,14 @@ from typer.testing import CliRunner, Result
 from turnstile.cli.app import app
 
 COMMAND = (sys.executable, "-c", "from turnstile.cli import main; main()")
-# A new session takes the terminal at its standard input as its own, so that Ctrl-C there reaches it (tty_ioctl(4)).
-IN_TERMINAL = (sys.executable, "-c", "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); " + COMMAND[-1])
+# A new session takes the terminal at its standard input as its own, so that Ctrl-C there reaches it (tty_ioctl(4)); and
+# heeds it, also where these tests run in the background of a shell, whose commands ignore it (POSIX, "sh", 2.11).
+IN_TERMINAL = (
+    sys.executable,
+    "-c",
+    "import fcntl, signal, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "signal.signal(signal.SIGINT, signal.default_int_handler); " + COMMAND[-1],
+)
 PATIENCE = 60.0  # seconds until a process that should have spoken counts as hanging; nothing waits that long otherwise
 
 AGENTS = '''
