@@ -36,7 +36,7 @@ from turnstile.core.events import FailureKind, ModelFailed
 from turnstile.core.strict_json import MAX_BYTES
 from turnstile.shell.models.answer import Answer
 from turnstile.shell.models.events import EventBytes, Listener, Patience, Unfit, is_stream, joined, start_of
-from turnstile.shell.models.library_log import guard_log
+from turnstile.shell.models.http_log import guard_log
 from turnstile.shell.models.redaction import Redactor
 
 KEPT_IDLE = 55.0  # seconds; most load balancers end an idle connection after 60 (AWS, "Idle connection timeout")
