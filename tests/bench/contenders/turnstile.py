@@ -70,4 +70,4 @@ def server_model(job: Job) -> ModelClient:
     """The model server."""
     from turnstile.models import OpenAIChat
 
-    return OpenAIChat(job.model, base_url=job.url, api_key=API_KEY, timeout=TIMEOUT, connections=CONNECTIONS)
+    return OpenAIChat(job.model, base_url=job.url, api_key=API_KEY, timeout=TIMEOUT, connections=CONNECTIONS, stream=False)
