@@ -70,4 +70,6 @@ def server_model(job: Job) -> ModelClient:
     """The model server."""
     from turnstile.models import OpenAIChat
 
-    return OpenAIChat(job.model, base_url=job.url, api_key=API_KEY, timeout=TIMEOUT, connections=CONNECTIONS, stream=False)
+    return OpenAIChat(
+        job.model, base_url=job.url, api_key=API_KEY, timeout=TIMEOUT, connections=CONNECTIONS, stream=False
+    )
