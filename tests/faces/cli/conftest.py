@@ -218,9 +218,11 @@ def folder(tmp_path: Path) -> Path:
 def environment(folder: Path) -> dict[str, str]:
     """What processes get as their environment: this one's, as bare as the tests have it, and a capable terminal.
 
-    Standard output is buffered in them, as it is for users: what fails at its last flush must be seen here, too.
+    Standard output is buffered in them, as it is for users: what fails at its last flush must be seen here, too. Which
+    shell a completion is for is said and not looked up among the parents, where there may be none.
     """
-    return {**os.environ, "TERM": "xterm", "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": ""}
+    own = {"TERM": "xterm", "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": ""}
+    return {**os.environ, **own, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
 
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
