@@ -6,7 +6,7 @@ a tool runner a result for each call. It raises only for bugs and misuse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -14,28 +14,13 @@ from turnstile.core.effects import RunTools
 from turnstile.core.events import Event, ModelFailed, RunStarted, ToolsFinished, Verdict
 from turnstile.core.history import History
 from turnstile.core.limits import Price
-from turnstile.core.messages import Item, Reply, ToolResult
+from turnstile.core.messages import Item, Reply, ToolCall, ToolResult, ToolSpec
 from turnstile.core.run_state import RunState
 from turnstile.core.step import Transition
 from turnstile.core.strict_json import JsonValue
 
 if TYPE_CHECKING:
     import asyncio
-
-
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
-    """A tool as a model sees it.
-
-    Attributes:
-        name: Its name.
-        description: What it does.
-        parameters: JSON Schema of its arguments, an object schema.
-    """
-
-    name: str
-    description: str
-    parameters: Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +124,9 @@ class ToolWork:
         parallel: How many calls run at once.
         stop: Set when the tools should end: no call starts any more, running ones are cancelled and get a grace period.
         notify: Takes `ToolStarted`, `ToolProgress` and each `ToolResult` as they come, from any thread.
+        begin: Keeps the intent to run a call; awaited before the call starts, and a call does not start when it raises.
+            It returns at once for the calls that `ToolRunner.opening` named.
+        finished: Keeps the result of a call while others are at work, without waiting for it.
     """
 
     run_id: str
@@ -146,6 +134,8 @@ class ToolWork:
     parallel: int
     stop: asyncio.Event
     notify: Callable[[Notice], None]
+    begin: Callable[[ToolCall], Awaitable[None]]
+    finished: Callable[[ToolResult], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +143,7 @@ class ToolBatch:
     """What came of a batch of calls.
 
     Attributes:
-        event: Each call's result.
+        event: The results that were not handed to `ToolWork.finished`.
         raised: A ``KeyboardInterrupt`` or ``SystemExit`` that a tool raised; the driver lets it go on once the results
             are kept.
     """
@@ -176,6 +166,9 @@ class ToolRunner(Protocol):
     def vet(self, reply: Reply, run: RunState) -> tuple[Verdict, ...]:
         """A verdict for each call of a reply, in call order. Calls no user code that has effects."""
 
+    def opening(self, effect: RunTools, parallel: int) -> tuple[ToolCall, ...]:
+        """The calls that `run` starts at once, so that the intents to run them are kept with what comes before."""
+
     async def run(self, effect: RunTools, work: ToolWork) -> ToolBatch:
         """Run the calls; never raises for what a tool does. When its task is cancelled, all it started ends with it."""
 
@@ -195,31 +188,167 @@ class Record:
         event: What happened; the first is `RunStarted`.
         at: When, in seconds since the epoch.
         duration_ms: How long the effect took that brought it.
+        row: Name of the row that took it; empty for what no row takes.
     """
 
     event: Event
     at: float = 0.0
     duration_ms: float = 0.0
+    row: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How a run stands after its newest record, kept beside its journal for lists that read no journal.
+
+    Attributes:
+        state: Name of its state.
+        reason: Why it ended; empty while it hasn't.
+        turns: Accepted replies.
+        tokens: Tokens of all replies, as far as servers said.
+        cost: US dollars, as far as prices are known.
+    """
+
+    state: str
+    reason: str = ""
+    turns: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """A stored run as a list shows it.
+
+    Attributes:
+        run_id: The run.
+        agent: Its agent's name.
+        session: Its conversation.
+        prompt: The beginning of what the user asked, on one line.
+        started: When it began, in seconds since the epoch.
+        at: Time of its newest record.
+        records: How many records it has.
+        summary: How it stands.
+        holder: Who drives it at this moment, for people; empty when nobody does.
+    """
+
+    run_id: str
+    agent: str
+    session: str | None
+    prompt: str
+    started: float
+    at: float
+    records: int
+    summary: Summary
+    holder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write to a run's journal, as long as nobody took it over.
+
+    Attributes:
+        run_id: The run.
+        epoch: Counts who has held it; a writer of an older epoch is refused.
+    """
+
+    run_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """Something that another process wants to happen to a run.
+
+    Attributes:
+        number: Its place in the mailbox.
+        event: `Cancelled`, `MessageInjected` or `ApprovalDecided`.
+    """
+
+    number: int
+    event: Event
+
+
+Deliver = Callable[[Letter], None]
+"""Takes a letter for a run whose lease is held; called from any thread, and it may get a letter twice."""
 
 
 class Store(Protocol):
-    """Keeps journals. A record is kept before the run acts on it."""
+    """Keeps journals. A record is kept before the run acts on it, and only by who holds the run's lease."""
 
-    async def create(self, start: Record) -> None:
-        """Begin a run's journal with its `RunStarted`.
+    async def create(self, start: Record, summary: Summary, deliver: Deliver) -> Lease:
+        """Begin a run's journal with its `RunStarted`, and hold its lease.
 
         Raises:
             RunExists: There is a run of that id; nothing was changed.
+            SessionBusy: Another run of its session is under way: it is not finished, and somebody holds its lease.
         """
 
-    async def append(self, run_id: str, record: Record) -> None:
-        """Add a record to a run's journal. Once called it goes on, even when the task that awaits it is cancelled."""
+    async def claim(self, run_id: str, deliver: Deliver) -> Lease:
+        """Hold the lease of a run that is there: nobody holds it, or its holder is gone.
+
+        Letters that wait are delivered, and those that come as long as the lease is held.
+
+        Raises:
+            NoSuchRun: There is no such run.
+            RunIsLeased: Somebody holds it; the error says who.
+            SessionBusy: Another run of its session is under way.
+        """
+
+    async def append(
+        self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int] = ()
+    ) -> None:
+        """Add records to a run's journal, all or none, and take letters out of its mailbox, as one transaction.
+
+        Once called it goes on, even when the task that awaits it is cancelled. A summary with a reason ends the run:
+        its lease is released, and its mailbox emptied.
+
+        Raises:
+            RunIsLeased: Another has taken the lease over; nothing was changed.
+        """
+
+    def release(self, lease: Lease) -> None:
+        """Let others claim the run, after all that was given to `append` is kept. Nobody need wait for it."""
 
     async def load(self, run_id: str) -> tuple[Record, ...]:
         """All records of a run, oldest first; empty for an unknown run."""
 
     async def newest(self, session: str) -> str | None:
         """Id of the run of that session that began last; ``None`` when there is none."""
+
+    async def post(self, run_id: str, event: Event) -> str:
+        """Put a letter into a run's mailbox, for whoever holds its lease or will; gives that holder, for people.
+
+        Raises:
+            NoSuchRun: There is no such run.
+            RunFinished: It has ended.
+        """
+
+    async def runs(
+        self, *, most: int = 100, before: str | None = None, session: str | None = None, live: bool = False
+    ) -> tuple[RunEntry, ...]:
+        """Stored runs, the newest first.
+
+        Args:
+            most: How many at most.
+            before: Only runs that began before this one, for the next page.
+            session: Only those of this session.
+            live: Only those that have not ended.
+
+        Raises:
+            NoSuchRun: There is no run `before`.
+        """
+
+    async def find(self, prefix: str, most: int = 10) -> tuple[str, ...]:
+        """Ids of the runs whose id begins so, sorted; the one that is the whole prefix stands first."""
+
+    async def delete(self, run_id: str) -> None:
+        """Forget a run and all that was kept of it.
+
+        Raises:
+            NoSuchRun: There is no such run.
+            RunIsLeased: Somebody holds its lease.
+        """
 
 
 class Clock(Protocol):

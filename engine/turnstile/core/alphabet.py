@@ -17,6 +17,9 @@ from turnstile.core.errors import UsageError
 from turnstile.core.events import (
     EVENTS,
     Access,
+    ApprovalDecided,
+    CallFinished,
+    CallStarted,
     Cancelled,
     DeadlinePassed,
     EffectBegun,
@@ -25,6 +28,7 @@ from turnstile.core.events import (
     MessageInjected,
     ModelFailed,
     ModelReplied,
+    OnInDoubt,
     ResultsAppended,
     RunStarted,
     ToolsFinished,
@@ -83,6 +87,9 @@ def events_in(machine: Machine, run: RunState, given: Mapping[str, Alphabet]) ->
     yield DeadlinePassed()
     yield MessageInjected(f"said at {run.seq}")
     state = machine.state(run.state)
+    if state.asks == "AskHuman":
+        yield from _decisions(run)
+        return
     if state.asks is not None:
         yield EffectLost()
         if not run.in_flight:
@@ -96,8 +103,11 @@ def events_in(machine: Machine, run: RunState, given: Mapping[str, Alphabet]) ->
     elif state.asks == "CallModel":
         yield from _FAILURES
         yield from _replies(run)
+        if any(state.asks == "AskHuman" for state in machine.states):
+            yield _reply(run, "stop", calls=2, on_in_doubt="ask")
     elif state.asks == "RunTools" and run.open is not None:
-        yield from _results(run.open)
+        yield from _receipts(run, run.open)
+        yield from _results(run, run.open)
     for event in _own_events(machine, state.name):
         yield from samples(event)
 
@@ -123,6 +133,7 @@ def _reply(
     text: str = "",
     calls: int = 0,
     access: Access = "write",
+    on_in_doubt: OnInDoubt = "tell",
     problem: str = "",
     output_error: str = "",
     tokens: int = 1,
@@ -132,16 +143,44 @@ def _reply(
     return ModelReplied(
         Reply(text, tuple(ToolCall(id_, "tool", "{}") for id_ in ids), finish, usage=Usage(1, tokens)),
         tuple(
-            Verdict(id_, f"digest {number}", not problem, problem=problem, access=access, repeats=repeats)
+            Verdict(
+                id_,
+                f"digest {number}",
+                not problem,
+                problem=problem,
+                access=access,
+                repeats=repeats,
+                on_in_doubt=on_in_doubt,
+            )
             for number, id_ in enumerate(ids)
         ),
         output_error=output_error,
     )
 
 
-def _results(opened: ModelReplied) -> Iterator[ToolsFinished]:
+def _receipts(run: RunState, opened: ModelReplied) -> Iterator[Event]:
+    """The next call begins, or the first of those at work ends before the others."""
+    begun, settled = {intent.call_id for intent in run.started}, {result.call_id for result in run.receipts}
+    calls = [call for call in opened.reply.calls if call.id not in settled and call.id not in run.in_doubt]
+    waiting, working = [c for c in calls if c.id not in begun], [c for c in calls if c.id in begun]
+    if waiting:
+        yield CallStarted(waiting[0].id, waiting[0].name, "digest")
+    if working and len(calls) > 1:
+        yield CallFinished(ToolResult(working[0].id, working[0].name, "same"))
+
+
+def _results(run: RunState, opened: ModelReplied) -> Iterator[ToolsFinished]:
+    settled = {result.call_id for result in run.receipts} | {*run.in_doubt}
+    calls = [call for call in opened.reply.calls if call.id not in settled]
     for content, aborted in (("same", None), (opened.reply.calls[0].id, None), ("same", "stop")):
-        yield ToolsFinished(tuple(ToolResult(c.id, c.name, content) for c in opened.reply.calls), aborted)
+        yield ToolsFinished(tuple(ToolResult(c.id, c.name, content) for c in calls), aborted)
+
+
+def _decisions(run: RunState) -> Iterator[ApprovalDecided]:
+    for call in run.waiting:
+        yield ApprovalDecided(call.id, "rerun")
+        yield ApprovalDecided(call.id, "result", "same")
+        yield ApprovalDecided(call.id, "unknown")
 
 
 def _own_events(machine: Machine, state: str) -> dict[type[Event], None]:

@@ -15,6 +15,7 @@ LimitName = Literal["token_limit", "cost_limit", ""]
 CHARS_PER_TOKEN = 3  # OpenAI's help page "What are tokens" says 4 for English; code and other scripts need more tokens
 SAMPLE = 500  # characters that an assumption about their tokens weighs as much as, once requests are measured
 DENSEST, THINNEST = 0.5, 8.0  # characters a token: Chinese to a tokenizer without it, and English in long words
+NOTHING = (0, 0.0)  # tokens and US dollars
 LEAST_OUTPUT = 64  # a reply of fewer tokens is not worth its request
 WRAP_UP_EXTRA = 256  # tokens of the engine's words when it asks for a last answer, "not run" to 8 calls included
 
@@ -90,6 +91,16 @@ def over_budget(run: RunState) -> LimitName:
     least = min(LEAST_OUTPUT, run.start.max_output or LEAST_OUTPUT)
     no_room: list[LimitName] = [limit for limit, cap in _rooms(run) if cap < least]
     return no_room[0] if no_room else ""
+
+
+def reservation(run: RunState) -> tuple[int, float]:
+    """Tokens and US dollars that the next request may cost at worst; nothing where no limit binds it, or forbids it."""
+    limits = run.limits
+    if (limits.tokens is None and limits.cost is None) or over_budget(run):
+        return NOTHING
+    tokens_in, rate = estimate_input(run), run.start.prices[run.model]
+    tokens_out = output_cap(run) or 0
+    return tokens_in + tokens_out, rate.of(tokens_in, tokens_out) if rate else 0.0
 
 
 def spent_after(run: RunState, event: ModelReplied) -> LimitName:

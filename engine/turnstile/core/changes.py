@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from turnstile.core.budget import CHARS_PER_TOKEN, charge, charge_cost, measure, price, request_size
 from turnstile.core.events import (
+    ApprovalDecided,
     Cancelled,
     DeadlinePassed,
     Event,
@@ -18,7 +19,7 @@ from turnstile.core.events import (
 )
 from turnstile.core.guards import carried, limit_of
 from turnstile.core.limits import StopReason
-from turnstile.core.messages import Exchange, ToolResult, UserTurn
+from turnstile.core.messages import Exchange, ToolCall, ToolResult, UserTurn
 from turnstile.core.run_state import Batch, RunState, Stop, evolve, unanswered
 
 CUT_CALL = "not run: the reply was cut by its token limit before the call was complete; make it again, shorter"
@@ -30,6 +31,7 @@ EMPTY_REPLY = "The reply was empty. Please answer."
 MODEL_FAULT = (
     "The last tool call was malformed and was rejected: {problem}. Make it again with valid arguments, or answer."
 )
+LOST = "outcome unknown: the process that ran it was lost"
 INVALID_OUTPUT = "The answer does not have the form that is needed: {problem}. Answer again, in that form only."
 
 LIMIT_NAMES: dict[str, str] = {
@@ -71,8 +73,72 @@ def inject(run: RunState, event: MessageInjected) -> RunState:
 
 
 def recover(run: RunState, event: Event) -> RunState:
-    """Count a lost effect."""
-    return evolve(run, recoveries=run.recoveries + 1)
+    """Count a lost effect, and settle each call that was begun.
+
+    One that may run again is as if it had not begun. One that may not has an unknown outcome: the model is told, or a
+    human is asked.
+    """
+    run = evolve(run, recoveries=run.recoveries + 1)
+    if run.open is None or not run.started:
+        return run
+    again, told, asked = doubts(run)
+    return evolve(
+        run,
+        started=tuple(intent for intent in run.started if intent.call_id not in again),
+        receipts=run.receipts + tuple(ToolResult(call.id, call.name, LOST, "unknown") for call in told),
+        in_doubt=run.in_doubt + tuple(call.id for call in asked),
+    )
+
+
+def doubts(run: RunState) -> tuple[tuple[str, ...], tuple[ToolCall, ...], tuple[ToolCall, ...]]:
+    """The calls that were begun and have no result, if the effect is lost now.
+
+    Three kinds: ids of those that may run again, those whose outcome the model is told to be unknown, and those that a
+    human is asked about.
+    """
+    again: list[str] = []
+    told: list[ToolCall] = []
+    asked: list[ToolCall] = []
+    settled = {result.call_id for result in run.receipts} | {*run.in_doubt}
+    lost = {intent.call_id for intent in run.started} - settled
+    calls = zip(run.open.reply.calls, run.open.verdicts, strict=True) if run.open else ()
+    for call, verdict in calls:
+        if call.id not in lost:
+            continue
+        if verdict.access != "write":
+            again.append(call.id)
+        else:
+            (asked if verdict.on_in_doubt == "ask" else told).append(call)
+    return tuple(again), tuple(told), tuple(asked)
+
+
+def keep_receipts(run: RunState, event: ToolsFinished) -> RunState:
+    """Keep the results that are there, while others wait for a human."""
+    return evolve(run, receipts=run.receipts + event.results, recoveries=0)
+
+
+def decide(run: RunState, event: ApprovalDecided) -> RunState:
+    """Do with a call that is in doubt as a human says."""
+    if event.call_id not in run.in_doubt or run.open is None:
+        return run
+    name = next(call.name for call in run.open.reply.calls if call.id == event.call_id)
+    left = tuple(call_id for call_id in run.in_doubt if call_id != event.call_id)
+    run = evolve(run, in_doubt=left, waited=run.waited + event.waited)
+    if event.decision == "rerun":
+        started = tuple(intent for intent in run.started if intent.call_id != event.call_id)
+        return evolve(run, started=started, approved=(*run.approved, (event.call_id, run.seq + 1)))
+    if event.decision == "result":
+        result = ToolResult(event.call_id, name, event.content)
+    else:
+        why = f" ({event.content})" if event.content else ""
+        result = ToolResult(event.call_id, name, f"{LOST}; a person was asked, and does not know{why}", "unknown")
+    return evolve(run, receipts=(*run.receipts, result))
+
+
+def charge_lost(run: RunState) -> RunState:
+    """Charge a request whose answer nobody waits for any more with the worst that it may cost."""
+    tokens, dollars = run.reserved
+    return evolve(run, charged_tokens=run.charged_tokens + tokens, charged_cost=run.charged_cost + dollars)
 
 
 def give_up(run: RunState, event: ModelFailed) -> RunState:
@@ -179,12 +245,30 @@ def take_results(run: RunState, event: ToolsFinished) -> RunState:
     """Keep the results of the open calls, and count how often just this has happened."""
     if run.open is None:
         return run
-    Exchange(run.open.reply, event.results)  # refuses results that are not those of the open calls
+    results = _together(run, event.results)
     digests = [verdict.digest for verdict in run.open.verdicts]
-    contents = [result.content for result in event.results]
+    contents = [result.content for result in results]
     outcome = tuple(sorted(zip(digests, contents, strict=True)))
     times = run.batch.times + 1 if outcome == run.batch.outcome else 1
-    return evolve(run, results=event.results, recoveries=0, batch=Batch(tuple(sorted(digests)), outcome, times))
+    return evolve(run, results=results, recoveries=0, batch=Batch(tuple(sorted(digests)), outcome, times))
+
+
+def _together(run: RunState, results: tuple[ToolResult, ...]) -> tuple[ToolResult, ...]:
+    """One result for each open call, in call order: those that came before, these, and "unknown" for one in doubt.
+
+    Raises:
+        ValueError: A call has no result, or two, or a result is none of theirs.
+    """
+    assert run.open is not None  # noqa: S101 - whoever takes results has asked
+    reply = run.open.reply
+    if not run.receipts and not run.in_doubt:
+        return Exchange(reply, results).results
+    kept = run.receipts + results
+    known, there = {result.call_id: result for result in kept}, {call.id for call in reply.calls} - {*run.in_doubt}
+    if len(known) != len(kept) or known.keys() != there:
+        msg = f"expected one result for each of the calls {sorted(there)!r}; got {[r.call_id for r in kept]!r}"
+        raise ValueError(msg)
+    return unanswered(evolve(run, receipts=kept), "the run ended before a person decided")
 
 
 def append(run: RunState, event: Event) -> RunState:
@@ -198,7 +282,7 @@ def close_exchange(run: RunState, results: tuple[ToolResult, ...]) -> RunState:
     if run.open is None:
         return run
     history = run.history.append(Exchange(run.open.reply, results))
-    return evolve(run, history=history, open=None, results=())
+    return evolve(run, history=history, open=None, results=(), started=(), receipts=(), in_doubt=(), approved=())
 
 
 def finish(run: RunState, event: Event, reason: str) -> RunState:

@@ -15,14 +15,14 @@ from dataclasses import fields, is_dataclass
 from typing import cast
 
 from turnstile.core.errors import CodecError, ConfigurationError, InvalidJSON
-from turnstile.core.events import EVENTS, EffectBegun, Event, RunStarted
+from turnstile.core.events import EVENTS, RECEIPTS, Event, RunStarted
 from turnstile.core.forms import DEPTH, Misfit, record_form
 from turnstile.core.machine import Machine
 from turnstile.core.strict_json import JsonValue, loads
 
 VERSION = 1
 MAX_BYTES = 64 * 1024 * 1024  # above a record that holds a history of a million tokens, with every character escaped
-RECORDS: tuple[type[Event], ...] = (RunStarted, EffectBegun, *EVENTS)
+RECORDS: tuple[type[Event], ...] = (RunStarted, *RECEIPTS, *EVENTS)
 """All events that the engine itself writes, each under its class's name."""
 
 _ENCODERS = [

@@ -41,7 +41,7 @@ class CallModel:
 
 @dataclass(frozen=True, slots=True)
 class RunTools:
-    """Run the calls of the open reply.
+    """Run the calls of the open reply that have no result yet.
 
     Attributes:
         calls: The calls, in order.
@@ -56,6 +56,20 @@ class RunTools:
 
 
 @dataclass(frozen=True, slots=True)
+class AskHuman:
+    """Wait for a human to decide about calls.
+
+    Attributes:
+        calls: The calls.
+    """
+
+    calls: tuple[ToolCall, ...]
+
+    def __str__(self) -> str:
+        return f"AskHuman ({', '.join([call.name for call in self.calls])})"
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """What an extension's state asks for, by the name that the state gives it."""
 
@@ -65,4 +79,4 @@ class Ask:
         return self.name
 
 
-Effect = CallModel | RunTools | Ask
+Effect = CallModel | RunTools | AskHuman | Ask

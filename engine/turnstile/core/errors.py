@@ -13,6 +13,10 @@
     │   ├── RunFinished             a finished run was asked to move
     │   ├── RunBusy                 two tasks step one run at once
     │   ├── SessionBusy             two runs of one session at once
+    │   ├── RunIsLeased             somebody else drives the run
+    │   ├── WaitingForHuman         a run that waits for a decision was asked to move
+    │   ├── AmbiguousRun            several runs have an id that begins so
+    │   ├── Changed                 a run was begun under another machine, model or tool
     │   └── InsideEventLoop         a blocking call was made inside a running event loop
     ├── StoreError              what keeps the journals failed, or cannot be used as it is
     │   ├── StoreUnreachable        it, or the folder it is to be in, cannot be opened or made
@@ -115,6 +119,72 @@ class SessionBusy(UsageError):
     def __init__(self, session: str) -> None:
         super().__init__(f"session {session!r} has a run under way; wait for its end, or cancel it")
         self.session = session
+
+
+class RunIsLeased(UsageError):
+    """Somebody else drives the run, so nobody else may write to its journal.
+
+    Attributes:
+        run_id: The run.
+        holder: Who it is, such as ``"process 4711 on host 'web-1'"``.
+    """
+
+    def __init__(self, run_id: str, holder: str) -> None:
+        super().__init__(
+            f"run {run_id!r} is driven by {holder}; wait for its end, or send it word: "
+            f"turnstile cancel {run_id}, approve or deny"
+        )
+        self.run_id = run_id
+        self.holder = holder
+
+
+class WaitingForHuman(UsageError):
+    """A run that waits for a human's decision was asked to move.
+
+    Attributes:
+        run_id: The run.
+        calls: Ids of the calls to decide about.
+    """
+
+    def __init__(self, run_id: str, calls: tuple[str, ...]) -> None:
+        super().__init__(
+            f"run {run_id!r} waits for a decision about {', '.join(map(repr, calls))}; decide with "
+            f"run.settle(call_id, …), or turnstile approve {run_id} CALL, or deny"
+        )
+        self.run_id = run_id
+        self.calls = calls
+
+
+class AmbiguousRun(UsageError):
+    """Several runs have an id that begins so.
+
+    Attributes:
+        prefix: What was given.
+        run_ids: Some of the runs that it may mean.
+    """
+
+    def __init__(self, prefix: str, run_ids: tuple[str, ...]) -> None:
+        super().__init__(f"{prefix!r} may be any of the runs {', '.join(run_ids)}; give more of its id")
+        self.prefix = prefix
+        self.run_ids = run_ids
+
+
+class Changed(UsageError):
+    """A run was begun under another machine, model or tool than it would go on with.
+
+    Attributes:
+        run_id: The run.
+        changes: Each name, with its digest when the run began and its digest now; ``None`` where it isn't there.
+    """
+
+    def __init__(self, run_id: str, changes: tuple[tuple[str, str | None, str | None], ...]) -> None:
+        shown = "; ".join(f"{name} was {was or 'not there'}, is {now or 'not there'}" for name, was, now in changes)
+        super().__init__(
+            f"run {run_id!r} was begun under other things: {shown}; resume it where they are as they were, or accept "
+            "the changes (accept_changes=True, --accept-changes), which the journal then says"
+        )
+        self.run_id = run_id
+        self.changes = changes
 
 
 class InsideEventLoop(UsageError):

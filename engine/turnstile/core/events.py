@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from turnstile.core.limits import Limits, Price, Retry
-from turnstile.core.messages import Attachment, Item, Reply, ToolResult
+from turnstile.core.messages import Attachment, Item, Reply, ToolResult, ToolSpec
 from turnstile.core.strict_json import JsonValue
 
 Access = Literal["read", "idempotent", "write"]
 """What a tool does to the world: nothing; the same however often it runs; or something new each time (the default)."""
+
+OnInDoubt = Literal["tell", "ask"]
+"""What becomes of a call that must not run again and whose outcome is unknown: the model is told, or a human asked."""
 
 FailureKind = Literal[
     "authentication",
@@ -79,6 +82,11 @@ class RunStarted(Event):
         tools_size: Size of the tools' descriptions in characters, for estimates of a request's tokens.
         can_trim: Whether old items may be left out of a request that the model found too long.
         fingerprints: Names and digests of what the run was started under: the machine and each tool.
+        tools: The tools as a model sees them, so that its requests can be made again from the journal alone.
+        settings: What else the models are told, as a JSON object.
+        output_schema: JSON Schema of the answer, when it is not plain text.
+        origin: How the command line found the agent, such as ``my_module:agent``; empty for one that a program made.
+        forked_from: The run that this one shares its beginning with, as ``run@seq``; empty for most.
     """
 
     run_id: str
@@ -97,6 +105,11 @@ class RunStarted(Event):
     can_trim: bool = True
     fingerprints: tuple[tuple[str, str], ...] = ()
     attachments: tuple[Attachment, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    settings: JsonValue = None
+    output_schema: JsonValue = None
+    origin: str = ""
+    forked_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +124,8 @@ class Verdict:
         problem: Why it cannot run, written for the model; empty when it can.
         access: What the tool does to the world.
         repeats: How often the same call with the same result may be made in a row; ``None`` does not count it.
+        on_in_doubt: Who decides when the call was started and its end is not known, and it may not run again: the model
+            is told, or a human is asked.
     """
 
     call_id: str
@@ -120,6 +135,7 @@ class Verdict:
     problem: str = ""
     access: Access = "write"
     repeats: int | None = 3
+    on_in_doubt: OnInDoubt = "tell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +188,10 @@ class ModelFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ToolsFinished(Event):
-    """All calls of the open reply have their results, in call order.
+    """The calls of the open reply have come to an end.
 
     Attributes:
-        results: One for each call.
+        results: In call order, one for each call that has no receipt yet (`CallFinished`).
         aborted: The text of the `StopRun` that a tool raised; empty when none did.
     """
 
@@ -213,9 +229,76 @@ class EffectLost(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class EffectBegun(Event):
-    """The state's effect is under way. No row of the table: like `RunStarted` it is a record that a fold reads."""
+class ApprovalDecided(Event):
+    """A human decided about a call that is in doubt.
 
+    Attributes:
+        call_id: The call.
+        decision: It runs again; or its result is known, and given; or the model is told that nobody knows.
+        content: With ``"result"``: the result, as the model is to see it.
+        waited: Seconds that the run waited for this; they do not count against its time limit.
+    """
+
+    call_id: str
+    decision: Literal["rerun", "result", "unknown"]
+    content: str = ""
+    waited: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EffectBegun(Event):
+    """The state's effect is about to be performed.
+
+    Attributes:
+        request: Digest of the model request (`turnstile.core.requests`); empty when none is sent.
+        items: Which items of the history it carries, as ranges (first, end); empty when none is sent.
+    """
+
+    request: str = ""
+    items: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted(Event):
+    """The intent to run a call, kept before it runs.
+
+    Attributes:
+        call_id: The call.
+        name: Its tool.
+        digest: That of the tool with the canonical arguments (RFC 8785), as in its verdict.
+        fingerprint: The tool's.
+        key: The idempotency key that the tool is given; the same however often the call is begun.
+        approval: Number of the transition by which a human let it run; empty when nobody was asked.
+    """
+
+    call_id: str
+    name: str
+    digest: str
+    fingerprint: str = ""
+    key: str = ""
+    approval: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallFinished(Event):
+    """A call of the open reply has its result, while others are still at work."""
+
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesAccepted(Event):
+    """A run goes on although its machine or tools have changed.
+
+    Attributes:
+        fingerprints: All names and digests as they are now.
+    """
+
+    fingerprints: tuple[tuple[str, str], ...]
+
+
+RECEIPTS: tuple[type[Event], ...] = (EffectBegun, CallStarted, CallFinished, ChangesAccepted)
+"""Records between two moves that a fold reads, and that no row of the table takes."""
 
 EVENTS: tuple[type[Event], ...] = (
     ModelReplied,
@@ -226,5 +309,6 @@ EVENTS: tuple[type[Event], ...] = (
     DeadlinePassed,
     MessageInjected,
     EffectLost,
+    ApprovalDecided,
 )
-"""All events that move a run; `RunStarted` makes it, and `EffectBegun` says that its effect is under way."""
+"""All events that move a run; `RunStarted` makes it."""

@@ -19,9 +19,10 @@ from turnstile.core.alphabet import STARTS, Alphabet, events_in
 from turnstile.core.budget import over_budget
 from turnstile.core.errors import NoRow
 from turnstile.core.events import (
+    RECEIPTS,
+    ApprovalDecided,
     Cancelled,
     DeadlinePassed,
-    EffectBegun,
     Event,
     MessageInjected,
     ModelReplied,
@@ -30,9 +31,9 @@ from turnstile.core.events import (
 from turnstile.core.machine import Machine, loop
 from turnstile.core.messages import Reply, ToolResult, UserTurn
 from turnstile.core.run_state import RunState, begin_run
-from turnstile.core.step import begin, step
+from turnstile.core.step import note, step
 
-OUTSIDE = (Cancelled, DeadlinePassed, MessageInjected)
+OUTSIDE = (Cancelled, DeadlinePassed, MessageInjected, ApprovalDecided)
 """Events that someone outside spends, so that they may come round without the run spending anything."""
 
 Kind = Literal[
@@ -157,10 +158,18 @@ def situation(run: RunState) -> Hashable:
         run.tool_calls if limits.tool_calls is not None else 0,
         run.batch if limits.repeats is not None else None,
         (run.charged_tokens, run.charged_cost, over_budget(run)) if has_budget else None,
-        tuple(verdict.digest for verdict in run.open.verdicts) if run.open else None,
+        tuple((verdict.digest, verdict.access, verdict.on_in_doubt) for verdict in run.open.verdicts) if run.open else None,
+        _progress(run) if run.open else None,
         (bool(run.results), bool(run.inbox), run.history.ends_with_results),
         min(len(run.history) - run.window_start, 3),  # more than a question and what follows it can be trimmed
     )
+
+
+def _progress(run: RunState) -> Hashable:
+    """How far each open call is."""
+    assert run.open is not None  # noqa: S101 - there are open calls
+    begun, settled = {intent.call_id for intent in run.started}, {result.call_id for result in run.receipts}
+    return tuple((call.id in begun, call.id in settled, call.id in run.in_doubt) for call in run.open.reply.calls)
 
 
 class _Search:
@@ -220,8 +229,8 @@ class _Search:
                 yield after
 
     def _move(self, place: _Place, event: Event) -> _Place | None:
-        if isinstance(event, EffectBegun):
-            return place._replace(run=begin(place.run), before=place, event=event)
+        if isinstance(event, RECEIPTS):
+            return place._replace(run=note(place.run, event), before=place, event=event)
         try:
             run, transition, _ = step(self._machine, place.run, event)
         except NoRow as error:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from turnstile.core.errors import UsageError
-from turnstile.core.events import EffectBegun, Event, RunStarted
+from turnstile.core.events import RECEIPTS, Event, RunStarted
 from turnstile.core.machine import Machine
 from turnstile.core.run_state import RunState, begin_run
-from turnstile.core.step import Transition, begin, step
+from turnstile.core.step import Transition, note, step
 
 
 def fold(machine: Machine, events: Iterable[Event]) -> RunState:
@@ -16,7 +16,7 @@ def fold(machine: Machine, events: Iterable[Event]) -> RunState:
 
     Args:
         machine: The table that the run was driven by.
-        events: All its events, `RunStarted` first; `EffectBegun` among them says what was in flight.
+        events: All its events, `RunStarted` first; the receipts among them say what was in flight.
 
     Raises:
         UsageError: The events don't begin with a `RunStarted`.
@@ -37,7 +37,7 @@ def trace(machine: Machine, events: Iterable[Event]) -> tuple[Transition, ...]:
 
 
 def walk(machine: Machine, events: Iterable[Event]) -> Iterator[tuple[RunState, Transition | None]]:
-    """The run after each event, with the transition that it made: none for `RunStarted` and `EffectBegun`.
+    """The run after each event, with the transition that it made: none for `RunStarted` and receipts.
 
     Going back in time is walking less far.
     """
@@ -49,8 +49,8 @@ def walk(machine: Machine, events: Iterable[Event]) -> Iterator[tuple[RunState, 
                 raise UsageError(msg)
             run = begin_run(event)
             yield run, None
-        elif isinstance(event, EffectBegun):
-            run = begin(run)
+        elif isinstance(event, RECEIPTS):
+            run = note(run, event)
             yield run, None
         else:
             run, transition, _ = step(machine, run, event)

@@ -55,6 +55,8 @@ def form_of(hint: object) -> Form:
         return _choice(options)
     if origin is tuple:
         return _tuple(options)
+    if origin is Mapping:
+        return Form(_object, _object)
     if origin in {Union, UnionType}:
         is_json = {get_origin(option) or option for option in options} == _JSON
         return Form(_json, lambda value: value) if is_json else _union(options)
@@ -255,6 +257,10 @@ def _json(value: object, levels: int = MAX_DEPTH) -> JsonValue:
     if isinstance(value, list):
         return [_json(part, levels - 1) for part in value]
     return {cast("str", _text(key)): _json(part, levels - 1) for key, part in value.items()}
+
+
+def _object(value: object) -> JsonValue:
+    return _json(dict(value)) if isinstance(value, Mapping) else _refuse("a JSON object", value)
 
 
 def _refuse(expected: str, value: object) -> NoReturn:

@@ -7,7 +7,7 @@ when it says no, so a name is a question that "no" answers.
 from __future__ import annotations
 
 from turnstile.core.budget import over_budget, spent_after
-from turnstile.core.events import TRANSIENT, Event, ModelFailed, ModelReplied, ToolsFinished
+from turnstile.core.events import TRANSIENT, ApprovalDecided, Event, ModelFailed, ModelReplied, ToolsFinished
 from turnstile.core.limits import StopReason
 from turnstile.core.run_state import RunState
 
@@ -142,6 +142,16 @@ def carried(run: RunState, event: ModelFailed) -> int:
 def tool_aborted(run: RunState, event: ToolsFinished) -> bool:
     """Whether a tool ended the run."""
     return event.aborted is not None
+
+
+def in_doubt(run: RunState, event: ToolsFinished) -> bool:
+    """Whether a human is to decide about a call whose outcome nobody knows."""
+    return bool(run.in_doubt)
+
+
+def all_decided(run: RunState, event: ApprovalDecided) -> bool:
+    """Whether this is the last decision that was waited for."""
+    return set(run.in_doubt) <= {event.call_id}
 
 
 def exhausted(run: RunState, event: ModelFailed | ModelReplied) -> str | None:

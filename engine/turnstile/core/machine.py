@@ -38,7 +38,7 @@ from turnstile.core.states import START, STATES, State
 from turnstile.core.table import TABLE
 
 PerformEffect = Callable[[RunState], Awaitable[Event]]
-OWN_EFFECTS = ("CallModel", "RunTools")
+OWN_EFFECTS = ("CallModel", "RunTools", "AskHuman")
 
 
 @dataclass(frozen=True, slots=True)

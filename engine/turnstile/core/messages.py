@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import unicodedata
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from turnstile.core.strict_json import JsonValue
 
 FinishReason = Literal["stop", "tool_calls", "length", "refusal", "pause", "unknown"]
 """Why a model stopped writing, in one vocabulary for all providers; the raw word is kept beside it.
@@ -62,6 +64,21 @@ def _sum(a: int | None, b: int | None) -> int | None:
     if a is None:
         return b
     return a if b is None else a + b
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model sees it.
+
+    Attributes:
+        name: Its name.
+        description: What it does.
+        parameters: JSON Schema of its arguments, an object schema.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, JsonValue]
 
 
 @dataclass(frozen=True, slots=True)

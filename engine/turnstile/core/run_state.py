@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from turnstile.core.events import ModelFailed, ModelReplied, RunStarted
+from turnstile.core.events import CallStarted, ModelFailed, ModelReplied, RunStarted
 from turnstile.core.history import History, length_of
 from turnstile.core.limits import Limits
-from turnstile.core.messages import Exchange, Message, Reply, ToolResult, Usage, UserTurn
+from turnstile.core.messages import Exchange, Message, Reply, ToolCall, ToolResult, Usage, UserTurn
 from turnstile.core.states import START
 from turnstile.core.strict_json import JsonValue
 
@@ -60,6 +60,10 @@ class RunState:
         history: What has been said, in whole items.
         open: The reply whose calls are not yet answered in the history, as it was vetted.
         results: The results of its calls, once they are all there.
+        started: The intents of its calls that were begun; one that is begun anew stands here once.
+        receipts: The results of its calls that came before the others', or before a crash.
+        in_doubt: Ids of its calls whose end is not known, that may not run again, and that a human decides about.
+        approved: Its calls that a human lets run again, by id, with the number of the transition that says so.
         inbox: What the user said meanwhile; it is sent as soon as no call is open.
         in_flight: Whether the state's effect has begun.
         turns: Accepted replies.
@@ -71,6 +75,7 @@ class RunState:
         charged_tokens: Tokens counted against the limit: what was said, else what was estimated.
         cost: US dollars, as far as prices are known.
         charged_cost: The same counted against the limit: a reply of unknown price at its worst case.
+        reserved: Tokens and US dollars that the request under way may cost at worst, where a limit binds them.
         unpriced: Replies whose price is unknown.
         measured: Size in characters and tokens of the last request whose tokens were said.
         chars_per_token: How many characters a token has, as measured requests tell; ``None`` before two of them.
@@ -80,6 +85,8 @@ class RunState:
         wrapping_up: The limit that was hit, while the run asks for a last answer.
         stopping: How the run will end, while running tools are told to stop.
         failure: The last failed request since the last accepted reply.
+        waited: Seconds that it waited for a human, which do not count against its time limit.
+        accepted: The fingerprints that it goes on under, where those it began with have changed.
         output: The validated output, once there is one.
         stop: Why the run ended, once it has.
     """
@@ -90,6 +97,10 @@ class RunState:
     seq: int = 0
     open: ModelReplied | None = None
     results: tuple[ToolResult, ...] = ()
+    started: tuple[CallStarted, ...] = ()
+    receipts: tuple[ToolResult, ...] = ()
+    in_doubt: tuple[str, ...] = ()
+    approved: tuple[tuple[str, int], ...] = ()
     inbox: tuple[str, ...] = ()
     in_flight: bool = False
     turns: int = 0
@@ -104,6 +115,7 @@ class RunState:
     charged_tokens: int = 0
     cost: float = 0.0
     charged_cost: float = 0.0
+    reserved: tuple[int, float] = (0, 0.0)
     unpriced: int = 0
     measured: tuple[int, int] = (0, 0)
     chars_per_token: float | None = None
@@ -113,6 +125,8 @@ class RunState:
     wrapping_up: str | None = None
     stopping: Stop | None = None
     failure: ModelFailed | None = None
+    waited: float = 0.0
+    accepted: tuple[tuple[str, str], ...] | None = None
     output: JsonValue = None
     stop: Stop | None = None
 
@@ -130,6 +144,23 @@ class RunState:
     def finished(self) -> bool:
         """Whether the run has ended."""
         return self.stop is not None
+
+    @property
+    def deadline(self) -> float | None:
+        """When it must have ended, in seconds since the epoch."""
+        return None if self.start.deadline is None else self.start.deadline + self.waited
+
+    @property
+    def fingerprints(self) -> tuple[tuple[str, str], ...]:
+        """Names and digests of what it runs under: the machine and each tool."""
+        return self.start.fingerprints if self.accepted is None else self.accepted
+
+    @property
+    def waiting(self) -> tuple[ToolCall, ...]:
+        """The calls that a human decides about, while the run waits for that."""
+        if self.open is None or self.state != "await_approval":
+            return ()
+        return tuple(call for call in self.open.reply.calls if call.id in self.in_doubt)
 
     @property
     def last_reply(self) -> Reply | None:
@@ -186,13 +217,20 @@ def _measured_before(start: RunStarted, past: History) -> tuple[int, int]:
 
 
 def unanswered(run: RunState, why: str) -> tuple[ToolResult, ...]:
-    """A result for each open call that says why there is none: not run, or outcome unknown once tools had begun."""
+    """A result for each open call: the one it has, or one that says why there is none.
+
+    That is: not run, or outcome unknown, for a call that was begun.
+    """
     if not run.open:
         return ()
-    begun = run.state == "execute_tools" and (run.in_flight or run.recoveries > 0)  # now, or before a crash
+    known = {result.call_id: result for result in run.receipts}
+    begun = {intent.call_id for intent in run.started}
     return tuple(
-        ToolResult(call.id, call.name, f"outcome unknown: {why}", "unknown")
-        if begun and verdict.known and verdict.valid
-        else ToolResult(call.id, call.name, f"not run: {why}", "not_run")
-        for call, verdict in zip(run.open.reply.calls, run.open.verdicts, strict=True)
+        known.get(call.id)
+        or (
+            ToolResult(call.id, call.name, f"outcome unknown: {why}", "unknown")
+            if call.id in begun
+            else ToolResult(call.id, call.name, f"not run: {why}", "not_run")
+        )
+        for call in run.open.reply.calls
     )

@@ -1,4 +1,4 @@
-"""The states of the loop: five, each a frozen value that names what it asks of the outside."""
+"""The states of the loop: five, each a frozen value that names what it asks of the outside; and one that few need."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ class State:
 await_model = State("await_model", asks="CallModel")
 execute_tools = State("execute_tools", asks="RunTools")
 append_results = State("append_results")
+await_approval = State("await_approval", asks="AskHuman")
 done = State("done", final=True)
 failed = State("failed", final=True)
 
-STATES = (await_model, execute_tools, append_results, done, failed)
 START = await_model
+STATES = (await_model, execute_tools, append_results, done, failed)
+"""The states of every machine; `turnstile.core.approval` adds ``await_approval`` to one whose agent needs it."""

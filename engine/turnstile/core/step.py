@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from turnstile.core.budget import output_cap, price
-from turnstile.core.changes import finish
-from turnstile.core.effects import Ask, CallModel, Effect, RunTools
-from turnstile.core.events import Event, ModelFailed, ModelReplied, ToolsFinished
+from turnstile.core.budget import NOTHING, output_cap, price, reservation
+from turnstile.core.changes import charge_lost, finish
+from turnstile.core.effects import Ask, AskHuman, CallModel, Effect, RunTools
+from turnstile.core.errors import UsageError
+from turnstile.core.events import (
+    RECEIPTS,
+    CallFinished,
+    CallStarted,
+    ChangesAccepted,
+    EffectBegun,
+    Event,
+    ModelFailed,
+    ModelReplied,
+    ToolsFinished,
+)
 from turnstile.core.machine import Machine, Refusal
-from turnstile.core.messages import ToolResult, Usage, UserTurn
+from turnstile.core.messages import Exchange, ToolResult, Usage, UserTurn
 from turnstile.core.rows import AGAIN, STAY
 from turnstile.core.run_state import RunState, evolve
+from turnstile.core.states import START
 
 
 class Transition(NamedTuple):
@@ -85,9 +97,17 @@ def step(machine: Machine, run: RunState, event: Event, *, at: float = 0.0, dura
     dest = machine.state(run.state if stays or row.dest == AGAIN else row.dest)
     reason = row.reason if isinstance(row.reason, str) else str(row.reason(run, event))
     moved = row.change(run, event)
+    if run.reserved != NOTHING and not stays and not isinstance(event, ModelReplied | ModelFailed):
+        moved = charge_lost(moved)
     if dest.final:
         moved = finish(moved, event, reason)
-    moved = evolve(moved, state=dest.name, seq=run.seq + 1, in_flight=run.in_flight and stays)
+    moved = evolve(
+        moved,
+        state=dest.name,
+        seq=run.seq + 1,
+        in_flight=run.in_flight and stays,
+        reserved=run.reserved if stays else NOTHING,
+    )
     effect = effect_of(machine, moved)
     reply = event.reply if isinstance(event, ModelReplied) else None
     transition = Transition(
@@ -103,7 +123,7 @@ def step(machine: Machine, run: RunState, event: Event, *, at: float = 0.0, dura
         stays=stays,
         usage=reply.usage if reply else None,
         cost=price(run, reply) if reply else None,
-        tools=event.results if isinstance(event, ToolsFinished) else (),
+        tools=_results(moved) if isinstance(event, ToolsFinished) else (),
         calls=tuple([call.name for call in reply.calls]) if reply else (),
         error=event if isinstance(event, ModelFailed) else None,
         at=at,
@@ -112,12 +132,38 @@ def step(machine: Machine, run: RunState, event: Event, *, at: float = 0.0, dura
     return Step(moved, transition, effect)
 
 
+def _results(run: RunState) -> tuple[ToolResult, ...]:
+    """What the calls came to that have just ended: of a run that ended with them, as it stands in the history."""
+    if run.open is not None:
+        return run.results or run.receipts
+    last = run.history[-1]
+    return last.results if isinstance(last, Exchange) else ()
+
+
+def note(run: RunState, receipt: Event) -> RunState:
+    """The run after a record that no row takes (`RECEIPTS`)."""
+    if isinstance(receipt, EffectBegun):
+        return begin(run)
+    if isinstance(receipt, CallStarted):
+        return evolve(run, started=(*run.started, receipt))
+    if isinstance(receipt, CallFinished):
+        return evolve(run, receipts=(*run.receipts, receipt.result))
+    if isinstance(receipt, ChangesAccepted):
+        return evolve(run, accepted=receipt.fingerprints)
+    raise UsageError(f"a receipt is one of {', '.join(kind.__name__ for kind in RECEIPTS)}; got {receipt!r}")
+
+
 def begin(run: RunState) -> RunState:
-    """The run with its state's effect under way; what the user said meanwhile goes out with a request."""
-    if run.state == "await_model" and run.inbox:
+    """The run with its state's effect under way.
+
+    What the user said meanwhile goes out with a request, and what that may cost at worst is held back for it.
+    """
+    if run.state != START.name:
+        return evolve(run, in_flight=True)
+    if run.inbox:
         history = run.history.append(*(UserTurn(text) for text in run.inbox))
         run = evolve(run, history=history, inbox=())
-    return evolve(run, in_flight=True)
+    return evolve(run, in_flight=True, reserved=reservation(run))
 
 
 def effect_of(machine: Machine, run: RunState) -> Effect | None:
@@ -134,6 +180,18 @@ def effect_of(machine: Machine, run: RunState) -> Effect | None:
             tools=run.wrapping_up is None,
             max_output=output_cap(run),
         )
-    if asks == "RunTools":  # an extension's state may ask for it when no call is open: none is run then
-        return RunTools(run.open.reply.calls, run.open.verdicts) if run.open else RunTools((), ())
-    return Ask(asks)
+    if asks == "RunTools":
+        return _tools_left(run)
+    return AskHuman(run.waiting) if asks == "AskHuman" else Ask(asks)
+
+
+def _tools_left(run: RunState) -> RunTools:
+    """The open calls that have no result and wait for nobody; an extension's state may ask for them when none is open."""
+    if run.open is None:
+        return RunTools((), ())
+    calls, verdicts = run.open.reply.calls, run.open.verdicts
+    if run.receipts or run.in_doubt:
+        settled = {result.call_id for result in run.receipts} | {*run.in_doubt}
+        left = [place for place, call in enumerate(calls) if call.id not in settled]
+        calls, verdicts = tuple([calls[place] for place in left]), tuple([verdicts[place] for place in left])
+    return RunTools(calls, verdicts)

@@ -8,7 +8,6 @@ which never calls a model doesn't pay for pydantic.
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -16,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, get_args, overload
 
 from turnstile.core.errors import ToolDefinitionError
-from turnstile.core.events import Access
+from turnstile.core.events import Access, OnInDoubt
+from turnstile.core.receipts import idempotency_key
 from turnstile.core.strict_json import JsonValue
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ R_co = TypeVar("R_co", covariant=True)
 NAME_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"  # what OpenAI's and Anthropic's API references ask of a tool's name
 MAX_RESULT_CHARS = 20_000  # about 5,000 tokens of English, so that eight such results fit a context of 64,000
 LEAST_RESULT_CHARS = 100  # room to say how much was left out
-KEY_LENGTH = 32  # hexadecimal digits: 128 bits, as many as a UUID has, and as short
 
 _NO_NAME: Mapping[object, str] = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, and a model gives arguments by name; take the '/' away",
@@ -61,8 +60,7 @@ class ToolContext:
     @property
     def idempotency_key(self) -> str:
         """A key to hand to a server: the same whenever this call is begun again, another for every other call."""
-        named = f"{len(self.run_id)}:{self.run_id}{self.call_id}"
-        return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:KEY_LENGTH]
+        return idempotency_key(self.run_id, self.call_id)
 
     def progress(self, text: str) -> None:
         """Tell whoever observes the run how far the tool is, from any thread. The model doesn't see it."""
@@ -84,6 +82,9 @@ class ToolOptions(TypedDict, total=False):
         repeats: How often in a row the same call may bring the same result before the run counts as stuck; ``None``
             does not count, for a tool that polls; by default as the run's limits say.
         sequential: Whether a call runs alone: after all calls before it, and before all calls after it.
+        on_in_doubt: Who decides about a call that was begun when its process was lost, and that must not run again
+            since its access is ``"write"``: ``"tell"``, the default, lets the model know that the outcome is unknown;
+            ``"ask"`` makes the run wait for a human (`Run.settle`).
     """
 
     name: str | None
@@ -94,6 +95,7 @@ class ToolOptions(TypedDict, total=False):
     max_calls: int | None
     repeats: int | Literal["as_run"] | None
     sequential: bool
+    on_in_doubt: OnInDoubt
 
 
 class Tool(Generic[P, R_co]):
@@ -119,6 +121,7 @@ class Tool(Generic[P, R_co]):
         max_calls: int | None = None,
         repeats: int | Literal["as_run"] | None = "as_run",
         sequential: bool = False,
+        on_in_doubt: OnInDoubt = "tell",
     ) -> None:
         # Without the function's own attributes (`updated`), which could stand before ours.
         functools.update_wrapper(self, function, updated=())
@@ -130,6 +133,7 @@ class Tool(Generic[P, R_co]):
         self.max_calls = max_calls
         self.repeats = repeats
         self.sequential = sequential
+        self.on_in_doubt = on_in_doubt
         self.is_async = _is_async(function)
         self._description = description
         _check_options(self)
@@ -223,6 +227,8 @@ def _check_options(tool: Tool[..., Any]) -> None:
         raise ToolDefinitionError(str(name), problem)
     if tool.access not in get_args(Access):
         raise ToolDefinitionError(tool.name, f"access is one of {get_args(Access)!r}; got {tool.access!r}")
+    if tool.on_in_doubt not in get_args(OnInDoubt):
+        raise ToolDefinitionError(tool.name, f"on_in_doubt is one of {get_args(OnInDoubt)!r}; got {tool.on_in_doubt!r}")
     timeout: object = tool.timeout
     if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
         raise ToolDefinitionError(tool.name, f"timeout is a number of seconds above 0, or None; got {timeout!r}")

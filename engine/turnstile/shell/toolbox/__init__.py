@@ -148,6 +148,7 @@ def _verdict(call: ToolCall, found: Finding, run: RunState, spent: Mapping[str, 
         problem=problem,
         access=made.access,
         repeats=run.limits.repeats if made.repeats == "as_run" else made.repeats,
+        on_in_doubt=made.on_in_doubt,
     )
 
 
@@ -161,4 +162,5 @@ def _nature(made: AnyTool) -> JsonValue:
         "max_calls": made.max_calls,
         "repeats": made.repeats,
         "sequential": made.sequential,
+        "on_in_doubt": made.on_in_doubt,
     }
