@@ -3,11 +3,13 @@
 Who has a run's id and its records can check them without the store that kept them::
 
     seal 0 = SHA-256(run id as UTF-8)
-    seal n = SHA-256(seal n-1 ‖ n as int64 ‖ at as float64 ‖ duration_ms as float64 ‖ the event's JSON)
+    seal n = SHA-256(seal n-1 ‖ n as int64 ‖ at as float64 ‖ duration_ms as float64 ‖ row ‖ the event's JSON)
 
-with all numbers big-endian. So a record that is changed, left out, repeated or put into another run breaks the chain
-where that happened. It finds what a disk or a copy did; someone who may write the store can seal anew what they
-changed.
+with all numbers big-endian, and the row's name as UTF-8 with a zero byte after it. A record without a row has nothing
+in that place, as all records had before rows were kept, so the seals of those stay valid.
+
+So a record that is changed, left out, repeated or put into another run breaks the chain where that happened. It finds
+what a disk or a copy did; someone who may write the store can seal anew what they changed.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ def first_seal(run_id: str) -> bytes:
     return hashlib.sha256(run_id.encode()).digest()
 
 
-def seal(previous: bytes, seq: int, at: float, duration_ms: float, event: bytes) -> bytes:
+def seal(previous: bytes, seq: int, at: float, duration_ms: float, event: bytes, *, row: str = "") -> bytes:
     """The seal of a record.
 
     Args:
@@ -37,22 +39,28 @@ def seal(previous: bytes, seq: int, at: float, duration_ms: float, event: bytes)
         at: When it happened, in seconds since the epoch.
         duration_ms: How long the effect took that brought it.
         event: Its event, as the codec wrote it.
+        row: Name of the row that took it; empty for none.
     """
-    return hashlib.sha256(previous + _NUMBERS.pack(seq, at, duration_ms) + event).digest()
+    taken = row.encode() + b"\0" if row else b""
+    return hashlib.sha256(previous + _NUMBERS.pack(seq, at, duration_ms) + taken + event).digest()
+
+
+Values = tuple[object, ...]
+"""A record as a store or a file has it: (seq, at, duration_ms, row, event, seal)."""
 
 
 def verified(
-    run_id: str, rows: Iterable[tuple[object, ...]], last: int, last_seal: bytes, *, codec: Codec, place: str
+    run_id: str, rows: Iterable[Values], last: int, last_seal: bytes, *, codec: Codec, place: str
 ) -> tuple[Record, ...]:
     """The records that a run's rows hold, once each is known to be what was written.
 
     Args:
         run_id: The run.
-        rows: Its rows (seq, at, duration_ms, event, seal), oldest first.
+        rows: Its records as they are stored, oldest first.
         last: How many there should be.
         last_seal: The seal of the last.
         codec: Reads their events.
-        place: Where the store is, for an error.
+        place: Where they come from, for an error.
 
     Raises:
         CodecError: A record is what was written, and the codec cannot read it.
@@ -60,15 +68,16 @@ def verified(
     """
     records: list[Record] = []
     previous = first_seal(run_id)
-    for number, row in enumerate(rows, 1):
-        match row:
-            case (int(seq), float(at), float(duration_ms), bytes(event), bytes(sealed)) if seq == number:
+    for number, values in enumerate(rows, 1):
+        match values:
+            case (int(seq), float(at), float(duration_ms), str(row), bytes(event), bytes(sealed)) if seq == number:
                 pass
             case _:
-                raise RecordDamaged(place, run_id, number, f"expected the row of record {number}, got {row!r:.200}")
-        if sealed != seal(previous, seq, at, duration_ms, event):
+                problem = f"expected the row of record {number}, got {values!r:.200}"
+                raise RecordDamaged(place, run_id, number, problem)
+        if sealed != seal(previous, seq, at, duration_ms, event, row=row):
             raise RecordDamaged(place, run_id, number, "its SHA-256 does not fit what it says")
-        records.append(Record(codec.decode(event), at, duration_ms))
+        records.append(Record(codec.decode(event), at, duration_ms, row))
         previous = sealed
     if len(records) != last:
         raise RecordDamaged(place, run_id, min(len(records), last) + 1, f"expected {last} records, got {len(records)}")

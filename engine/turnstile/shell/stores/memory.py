@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count, islice
 
-from turnstile.core.errors import ConfigurationError, RunExists
-from turnstile.core.events import RunStarted
-from turnstile.ports import Record
+from turnstile.core.errors import ConfigurationError, NoSuchRun, RunExists, RunFinished, RunIsLeased, SessionBusy
+from turnstile.core.events import Event, RunStarted
+from turnstile.ports import Deliver, Lease, Letter, Record, RunEntry, Summary
+from turnstile.shell.stores.common import first_line, refuse_other_letters
+
+_PLACE = "memory"
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One run: its journal, how it stands, who holds it, and its letters."""
+
+    start: RunStarted
+    records: list[Record]
+    summary: Summary
+    epoch: int | None = None
+    deliver: Deliver | None = None
+    letters: dict[int, Letter] = field(default_factory=dict)
+
+    def let_go(self) -> None:
+        self.epoch = self.deliver = None
 
 
 class MemoryStore:
@@ -22,26 +46,167 @@ class MemoryStore:
             msg = f"MemoryStore keeps at least 1 run; got keep={keep!r}"
             raise ConfigurationError(msg)
         self._keep = keep
-        self._runs: dict[str, list[Record]] = {}
+        self._runs: dict[str, _Kept] = {}  # in the order in which they began
         self._newest: dict[str, str] = {}  # the run that each session goes on from
-        self._lock = threading.Lock()  # an agent may run in several threads
+        self._numbers = count(1)  # of epochs and letters
+        self._lock = threading.RLock()  # an agent may run in several threads
 
-    async def create(self, start: Record) -> None:
-        """Begin a run's journal.
+    async def create(self, start: Record, summary: Summary, deliver: Deliver) -> Lease:
+        """Begin a run's journal, and hold its lease.
 
         Raises:
             RunExists: There is a run of that id.
+            SessionBusy: Another run of its session is under way.
         """
-        assert isinstance(start.event, RunStarted)  # noqa: S101 - a caller's bug, not a user's
-        run_id, session = start.event.run_id, start.event.session
+        begun = start.event
+        assert isinstance(begun, RunStarted)  # noqa: S101 - a caller's bug, not a user's
         with self._lock:
-            if run_id in self._runs:
-                raise RunExists(run_id)
-            if session is not None:
-                self._newest[session] = run_id
+            if begun.run_id in self._runs:
+                raise RunExists(begun.run_id)
+            self._refuse_rivals(begun.run_id, begun.session)
+            if begun.session is not None:
+                self._newest[begun.session] = begun.run_id
             while len(self._runs) >= self._keep:
                 self._forget_one()
-            self._runs[run_id] = [start]
+            self._runs[begun.run_id] = _Kept(begun, [start], summary)
+            return self._take(begun.run_id, deliver)
+
+    async def claim(self, run_id: str, deliver: Deliver) -> Lease:
+        """Hold the lease of a run that nobody holds.
+
+        Raises:
+            NoSuchRun: There is no such run.
+            RunIsLeased: Somebody holds it.
+            SessionBusy: Another run of its session is under way.
+        """
+        with self._lock:
+            kept = self._known(run_id)
+            if kept.epoch is not None:
+                raise RunIsLeased(run_id, _holder(kept))
+            self._refuse_rivals(run_id, kept.start.session)
+            lease, waiting = self._take(run_id, deliver), tuple(kept.letters.values())
+        for letter in waiting:
+            deliver(letter)
+        return lease
+
+    async def append(
+        self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int] = ()
+    ) -> None:
+        """Add records; a run that was let go meanwhile is not begun again.
+
+        Raises:
+            RunIsLeased: Another has taken the lease over, or it was released; nothing was changed.
+        """
+        with self._lock:
+            kept = self._runs.get(lease.run_id)
+            if kept is None:
+                return
+            if kept.epoch != lease.epoch:
+                raise RunIsLeased(lease.run_id, _holder(kept) or "nobody now; this lease of it is over")
+            kept.records += records
+            kept.summary = summary
+            for number in letters:
+                kept.letters.pop(number, None)
+            if summary.reason:
+                kept.let_go()
+                kept.letters.clear()
+
+    def release(self, lease: Lease) -> None:
+        """Let others claim the run."""
+        with self._lock:
+            kept = self._runs.get(lease.run_id)
+            if kept is not None and kept.epoch == lease.epoch:
+                kept.let_go()
+
+    async def load(self, run_id: str) -> tuple[Record, ...]:
+        """All records of a run, oldest first; empty for an unknown run."""
+        with self._lock:
+            kept = self._runs.get(run_id)
+            return tuple(kept.records) if kept else ()
+
+    async def newest(self, session: str) -> str | None:
+        """Id of the run of that session that began last; ``None`` when there is none."""
+        return self._newest.get(session)
+
+    async def post(self, run_id: str, event: Event) -> str:
+        """Put a letter into a run's mailbox; gives who holds its lease, for people.
+
+        Raises:
+            NoSuchRun: There is no such run.
+            RunFinished: It has ended.
+        """
+        refuse_other_letters(event)
+        with self._lock:
+            kept = self._known(run_id)
+            if kept.summary.reason:
+                raise RunFinished(run_id, kept.summary.state)
+            letter = Letter(next(self._numbers), event)
+            kept.letters[letter.number] = letter
+            deliver, holder = kept.deliver, _holder(kept)
+        if deliver is not None:
+            with suppress(RuntimeError):  # its event loop has ended; the letter waits for who claims the run next
+                deliver(letter)
+        return holder
+
+    async def runs(
+        self, *, most: int = 100, before: str | None = None, session: str | None = None, live: bool = False
+    ) -> tuple[RunEntry, ...]:
+        """Stored runs, the newest first.
+
+        Raises:
+            NoSuchRun: There is no run `before`.
+        """
+        with self._lock:
+            newest_first = list(reversed(self._runs))
+            if before is not None:
+                self._known(before)
+                newest_first = newest_first[newest_first.index(before) + 1 :]
+            wanted = (
+                kept
+                for kept in map(self._runs.__getitem__, newest_first)
+                if (session is None or kept.start.session == session) and not (live and kept.summary.reason)
+            )
+            return tuple(_entry(kept) for kept in islice(wanted, max(most, 0)))
+
+    async def find(self, prefix: str, most: int = 10) -> tuple[str, ...]:
+        """Ids of the runs whose id begins so, sorted."""
+        with self._lock:
+            return tuple(sorted(run_id for run_id in self._runs if run_id.startswith(prefix))[: max(most, 0)])
+
+    async def delete(self, run_id: str) -> None:
+        """Forget a run.
+
+        Raises:
+            NoSuchRun: There is no such run.
+            RunIsLeased: Somebody holds its lease.
+        """
+        with self._lock:
+            kept = self._known(run_id)
+            if kept.epoch is not None:
+                raise RunIsLeased(run_id, _holder(kept))
+            del self._runs[run_id]
+            session = kept.start.session
+            if session is not None and self._newest[session] == run_id:
+                del self._newest[session]
+                for other, rest in self._runs.items():
+                    if rest.start.session == session:
+                        self._newest[session] = other
+
+    def _known(self, run_id: str) -> _Kept:
+        try:
+            return self._runs[run_id]
+        except KeyError:
+            raise NoSuchRun(_PLACE, run_id) from None
+
+    def _take(self, run_id: str, deliver: Deliver) -> Lease:
+        kept = self._runs[run_id]
+        kept.epoch, kept.deliver = next(self._numbers), deliver
+        return Lease(run_id, kept.epoch)
+
+    def _refuse_rivals(self, run_id: str, session: str | None) -> None:
+        for other, kept in self._runs.items() if session is not None else ():
+            if kept.start.session == session and other != run_id and kept.epoch is not None:
+                raise SessionBusy(session or "")
 
     def _forget_one(self) -> None:
         going_on = {run_id: session for session, run_id in self._newest.items()}
@@ -50,16 +215,21 @@ class MemoryStore:
         if oldest in going_on:
             del self._newest[going_on[oldest]]
 
-    async def append(self, run_id: str, record: Record) -> None:
-        """Add a record; a run that was let go meanwhile is not begun again."""
-        records = self._runs.get(run_id)
-        if records is not None:
-            records.append(record)
 
-    async def load(self, run_id: str) -> tuple[Record, ...]:
-        """All records of a run, oldest first; empty for an unknown run."""
-        return tuple(self._runs.get(run_id, ()))
+def _holder(kept: _Kept) -> str:
+    return "" if kept.epoch is None else f"process {os.getpid()} on host {socket.gethostname()!r}"
 
-    async def newest(self, session: str) -> str | None:
-        """Id of the run of that session that began last; ``None`` when there is none."""
-        return self._newest.get(session)
+
+def _entry(kept: _Kept) -> RunEntry:
+    first, last = kept.records[0], kept.records[-1]
+    return RunEntry(
+        run_id=kept.start.run_id,
+        agent=kept.start.agent,
+        session=kept.start.session,
+        prompt=first_line(kept.start.prompt),
+        started=first.at,
+        at=last.at,
+        records=len(kept.records),
+        summary=kept.summary,
+        holder=_holder(kept),
+    )

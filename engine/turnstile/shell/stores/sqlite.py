@@ -3,7 +3,7 @@
 What is acknowledged survives a crash of the process and a power cut: each commit waits until the disk has it (WAL
 with ``synchronous=FULL``). One thread writes, and what many runs append at the same time shares a commit
 (`sqlite_writer`). Another thread reads, on a connection of its own, so that neither waits for the other. Several
-processes may use one file.
+processes may use one file: each run is written by who holds its lease (`leases`), and reached through its mailbox.
 
 SQLite itself comes with `apsw`: the one in most Pythons can corrupt a file that two connections use
 (sqlite.org/wal.html, "The WAL-Reset Bug", fixed in 3.51.3).
@@ -13,21 +13,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
-from math import isfinite
+from collections.abc import Callable, Collection, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Self
+from typing import Concatenate, Literal, ParamSpec, Self, TypeVar
 
 import apsw
 
 from turnstile.core.codec import Codec
-from turnstile.core.errors import ConfigurationError, NoSuchRun, RunExists, StoreDamaged, UsageError
+from turnstile.core.errors import ConfigurationError, RunExists, RunFinished, RunIsLeased, UsageError
 from turnstile.core.events import Event, RunStarted
-from turnstile.ports import Record
-from turnstile.shell.stores.chain import first_seal, seal, verified
+from turnstile.ports import Deliver, Lease, Record, RunEntry, Summary
+from turnstile.shell.stores import sqlite_lists, sqlite_rows
+from turnstile.shell.stores.chain import verified
+from turnstile.shell.stores.common import refuse_other_letters
+from turnstile.shell.stores.holder import this_process
+from turnstile.shell.stores.leases import HolderUnknown, Leases, Watch
 from turnstile.shell.stores.sqlite_file import Channel
+from turnstile.shell.stores.sqlite_held import HeldLeases
+from turnstile.shell.stores.sqlite_rows import name
 from turnstile.shell.stores.sqlite_writer import Writer
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class SQLiteStore:
@@ -40,83 +48,129 @@ class SQLiteStore:
         path: The file.
         events: Those of an extended machine, besides the engine's own.
         wait: How long to wait for another process that has the file locked, in seconds.
+        lease: How long a run stays this store's without a sign of life, in seconds. When the process has ended, others
+            on the same host don't wait for that; on other hosts they do.
+        synchronous: ``"normal"`` does not wait for the disk at each commit. It survives a crash of the process as well;
+            but a power cut or a crash of the system takes away what was acknowledged in the last moments before it, as
+            nearly every one does, so that a resumed run may do again what it had done.
 
     Raises:
-        ConfigurationError: The path names no file, or an event cannot be written as JSON.
+        ConfigurationError: The path names no file, a number or a word is none that it may be, or an event cannot be
+            written as JSON.
     """
 
-    def __init__(self, path: str | PathLike[str], *, events: Iterable[type[Event]] = (), wait: float = 10.0) -> None:
-        if str(path) in ("", ":memory:"):
-            raise ConfigurationError(
-                f"SQLiteStore needs the path of a file; got {str(path)!r} (for memory, use MemoryStore())"
-            )
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        events: Iterable[type[Event]] = (),
+        wait: float = 10.0,
+        lease: float = 15.0,
+        synchronous: Literal["full", "normal"] = "full",
+    ) -> None:
+        _check(path, wait, lease, synchronous)
         self.path = Path(path).absolute()
         self._place = str(self.path)
-        self._reading = Channel(self.path, wait)
-        self._writing = Channel(self.path, wait)
+        self._reading = Channel(self.path, wait, synchronous)
+        self._writing = Channel(self.path, wait, synchronous)
         self._writer = Writer(self._writing, self._place)
         self._codec = Codec(events)
+        self._leases = Leases(this_process(), lease, self._place)
+        self._held = HeldLeases(self._writer, self._reading, self._codec, lease)
         self._process = os.getpid()
         self._closed = False
 
     def __repr__(self) -> str:
         return f"SQLiteStore({self._place!r})"
 
-    async def create(self, start: Record) -> None:
-        """Begin a run's journal with its `RunStarted`.
+    async def create(self, start: Record, summary: Summary, deliver: Deliver) -> Lease:
+        """Begin a run's journal with its `RunStarted`, and hold its lease.
 
         Raises:
             RunExists: There is a run of that id; nothing was changed.
+            SessionBusy: Another run of its session is under way.
             StoreError: It could not be kept.
         """
         self._check_usable()
         begun = start.event
         assert isinstance(begun, RunStarted)  # noqa: S101 - a caller's bug, not a user's
-        run_id = _name("run_id", begun.run_id)
-        about = run_id, _name("agent", begun.agent), begun.session and _name("session", begun.session)
-        at, duration_ms, event = self._columns(start)
+        run_id, session = name("run_id", begun.run_id), begun.session and name("session", begun.session)
+        name("agent", begun.agent)
+        record, stands = sqlite_rows.columns(start, self._codec), sqlite_rows.standing(summary)
 
-        def write(connection: apsw.Connection) -> None:
-            sealed = seal(first_seal(run_id), 1, at, duration_ms, event)
-            if connection.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchall():
+        def write(connection: apsw.Connection, watch: Watch) -> int:
+            if sqlite_rows.head(connection, self._place, run_id) is not None:
                 raise RunExists(run_id)
-            connection.execute(
-                "INSERT INTO runs (id, agent, session, started, seq, at, seal) VALUES (?, ?, ?, ?, 1, ?, ?)",
-                (*about, at, at, sealed),
-            )
-            number = connection.last_insert_rowid()
-            connection.execute(
-                "INSERT INTO records VALUES (?, 1, ?, ?, ?, ?)", (number, at, duration_ms, event, sealed)
-            )
+            self._leases.refuse_rivals(connection, run_id, session, watch)
+            epoch = self._leases.take(connection, sqlite_rows.begin(connection, begun, record, stands))
             self._writer.trust(run_id)
+            return epoch
 
-        await self._writer.submit(run_id, write)
+        return await self._hold(run_id, write, deliver)
 
-    async def append(self, run_id: str, record: Record) -> None:
-        """Add a record to a run's journal. Once called it goes on, even when the task that awaits it is cancelled.
+    async def claim(self, run_id: str, deliver: Deliver) -> Lease:
+        """Hold the lease of a run that is there: nobody holds it, or its holder is gone.
+
+        A holder on another host is watched until it shows a sign of life, or its lease has run out.
 
         Raises:
-            NoSuchRun: No run of that id was created, or it was deleted.
+            NoSuchRun: There is no such run.
+            RunIsLeased: Somebody holds it; the error says who.
+            SessionBusy: Another run of its session is under way.
+            StoreError: It could not be kept.
+        """
+        self._check_usable()
+        name("run_id", run_id)
+
+        def write(connection: apsw.Connection, watch: Watch) -> int:
+            run = sqlite_rows.known_head(connection, self._place, run_id)
+            self._leases.refuse_held(connection, run_id, run.number, watch)
+            self._leases.refuse_rivals(connection, run_id, run.session, watch)
+            return self._leases.take(connection, run.number)
+
+        lease = await self._hold(run_id, write, deliver)
+        await asyncio.wrap_future(self._reading.submit(self._held.poll))
+        return lease
+
+    async def append(
+        self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int] = ()
+    ) -> None:
+        """Add records to a run's journal, all or none, and take letters out of its mailbox, as one transaction.
+
+        Once called it goes on, even when the task that awaits it is cancelled.
+
+        Raises:
+            NoSuchRun: The run was deleted.
+            RunIsLeased: Another has taken the lease over, or it was released; nothing was changed.
             StoreError: It may not have been kept. The run takes no more records before it is loaded anew.
         """
         self._check_usable()
-        _name("run_id", run_id)
-        at, duration_ms, event = self._columns(record)
+        run_id = name("run_id", lease.run_id)
+        rows, stands = [sqlite_rows.columns(record, self._codec) for record in records], sqlite_rows.standing(summary)
 
         def write(connection: apsw.Connection) -> None:
             self._writer.check(run_id)
-            head = _head(connection, self._place, run_id)
-            if head is None:
-                raise NoSuchRun(self._place, run_id)
-            number, last, previous = head
-            seq = last + 1
-            sealed = seal(previous, seq, at, duration_ms, event)
-            connection.execute(
-                "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?)", (number, seq, at, duration_ms, event, sealed)
-            )
-            connection.execute("UPDATE runs SET seq = ?, at = ?, seal = ? WHERE number = ?", (seq, at, sealed, number))
+            run = sqlite_rows.known_head(connection, self._place, run_id)
+            now = self._leases.of_run(connection, run.number)
+            if now is None or now.epoch != lease.epoch:
+                self._held.remove(lease.epoch)
+                raise RunIsLeased(run_id, str(now.holder) if now else "nobody now; this lease of it is over")
+            sqlite_rows.add(connection, run, rows, stands)
+            sqlite_rows.take_letters(connection, run.number, letters)
+            if summary.reason:
+                sqlite_rows.let_go(connection, run.number)
 
         await self._writer.submit(run_id, write)
+        if summary.reason:
+            self._held.remove(lease.epoch)
+
+    def release(self, lease: Lease) -> None:
+        """Let others claim the run, after all that was given to `append` is kept. Nobody need wait for it."""
+        if self._closed:  # which released it
+            return
+        self._check_usable()
+        self._held.remove(lease.epoch)
+        self._writer.leave(lambda connection: self._leases.give_back(connection, lease.epoch))
 
     async def load(self, run_id: str) -> tuple[Record, ...]:
         """All records of a run, oldest first; empty for an unknown run.
@@ -126,7 +180,7 @@ class SQLiteStore:
             StoreError: The store cannot be read.
         """
         self._check_usable()
-        self._writer.trust(_name("run_id", run_id))
+        self._writer.trust(name("run_id", run_id))
         return await asyncio.wrap_future(self._reading.submit(self._load, run_id))
 
     async def newest(self, session: str) -> str | None:
@@ -136,16 +190,92 @@ class SQLiteStore:
             StoreError: The store cannot be read.
         """
         self._check_usable()
-        return await asyncio.wrap_future(self._reading.submit(self._newest, _name("session", session)))
+        return await self._read(sqlite_lists.newest, name("session", session))
+
+    async def post(self, run_id: str, event: Event) -> str:
+        """Put a letter into a run's mailbox, for whoever holds its lease or will; gives that holder, for people.
+
+        Raises:
+            NoSuchRun: There is no such run.
+            RunFinished: It has ended.
+            StoreError: It could not be kept.
+        """
+        self._check_usable()
+        refuse_other_letters(event)
+        name("run_id", run_id)
+        text = self._codec.encode(event)
+
+        def write(connection: apsw.Connection) -> str:
+            run = sqlite_rows.known_head(connection, self._place, run_id)
+            if run.reason:
+                raise RunFinished(run_id, run.state)
+            connection.execute("INSERT INTO mailbox (run, event) VALUES (?, ?)", (run.number, text))
+            return self._leases.whose(connection, run.number)
+
+        holder = await self._writer.submit(run_id, write)
+        self._reading.submit(self._held.poll)  # this store may be the holder's
+        return holder
+
+    async def runs(
+        self, *, most: int = 100, before: str | None = None, session: str | None = None, live: bool = False
+    ) -> tuple[RunEntry, ...]:
+        """Stored runs, the newest first.
+
+        Raises:
+            NoSuchRun: There is no run `before`.
+            StoreError: The store cannot be read.
+        """
+        self._check_usable()
+        for what, value in (("before", before), ("session", session)):
+            name(what, value or "")
+
+        def read(connection: apsw.Connection) -> tuple[RunEntry, ...]:
+            me = self._leases.me
+            return sqlite_lists.page(connection, self._place, me, most=most, before=before, session=session, live=live)
+
+        return await self._read(read)
+
+    async def find(self, prefix: str, most: int = 10) -> tuple[str, ...]:
+        """Ids of the runs whose id begins so, sorted; the one that is the whole prefix stands first.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        self._check_usable()
+        return await self._read(sqlite_lists.find, name("prefix", prefix), most)
+
+    async def delete(self, run_id: str) -> None:
+        """Forget a run and all that was kept of it.
+
+        Raises:
+            NoSuchRun: There is no such run.
+            RunIsLeased: Somebody holds its lease.
+            StoreError: It could not be kept that it is gone.
+        """
+        self._check_usable()
+        name("run_id", run_id)
+
+        def write(connection: apsw.Connection, watch: Watch) -> None:
+            run = sqlite_rows.known_head(connection, self._place, run_id)
+            self._leases.refuse_held(connection, run_id, run.number, watch)
+            sqlite_rows.delete(connection, run.number)
+            self._writer.trust(run_id)
+
+        await self._contend(run_id, write)
 
     async def aclose(self) -> None:
-        """Write what is waiting, close the file, and end the threads. A store that is closed stays closed.
+        """Write what is waiting, release all leases, close the file, and end the threads.
 
-        Without this nothing is lost: the process ends after all that was given to the store is written.
+        A store that is closed stays closed. Without this nothing is lost: the process ends after all that was given to
+        the store is written.
         """
         if self._closed:
             return
         self._closed = True
+        if os.getpid() == self._process:
+            epochs = self._held.close()
+            if epochs:
+                self._writer.leave(lambda connection: self._leases.give_back(connection, *epochs))
         for channel in (self._writing, self._reading):
             await asyncio.wrap_future(channel.submit(channel.close))
             channel.shut_down()
@@ -156,6 +286,49 @@ class SQLiteStore:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
+    async def _hold(self, run_id: str, write: Callable[[apsw.Connection, Watch], int], deliver: Deliver) -> Lease:
+        """Take a lease, and hold it; when nobody waits for it any more, give it back."""
+        taken: list[int] = []
+
+        def take(connection: apsw.Connection, watch: Watch) -> int:
+            taken.append(write(connection, watch))
+            return taken[0]
+
+        try:
+            lease = Lease(run_id, await self._contend(run_id, take))
+        except BaseException:
+            # The commit may still be under way, or have failed in a way that leaves open what was kept.
+            self._writer.leave(lambda connection: self._leases.give_back(connection, *taken))
+            raise
+        self._held.add(lease, deliver)
+        return lease
+
+    async def _contend(self, run_id: str, write: Callable[[apsw.Connection, Watch], T]) -> T:
+        """Have something written that a holder may be in the way of, and look again until it is clear."""
+        watch = Watch(self._leases.me)
+        while True:
+            try:
+                return await self._writer.submit(run_id, lambda connection: write(connection, watch))
+            except HolderUnknown as unknown:
+                await asyncio.sleep(unknown.pause)
+
+    async def _read(self, work: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Read something in one transaction, which sees one moment."""
+        return await asyncio.wrap_future(self._reading.submit(self._at_one_moment, work, *args, **kwargs))
+
+    def _at_one_moment(
+        self, work: Callable[Concatenate[apsw.Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        with self._reading.connection() as connection, connection:
+            found = work(connection, *args, **kwargs)
+        return found  # noqa: RET504 - to a type checker, leaving the block may swallow an error
+
+    def _load(self, run_id: str) -> tuple[Record, ...]:
+        stored = self._at_one_moment(sqlite_lists.stored, self._place, run_id)
+        if stored is None:
+            return ()
+        return verified(run_id, stored.records, stored.seq, stored.seal, codec=self._codec, place=self._place)
+
     def _check_usable(self) -> None:
         if self._closed:
             raise UsageError(f"store {self._place!r} is closed; make a new SQLiteStore for the file")
@@ -165,52 +338,13 @@ class SQLiteStore:
                 f"store {self._place!r} belongs to process {self._process}, which forked this one; make a new one here"
             )
 
-    def _columns(self, record: Record) -> tuple[float, float, bytes]:
-        """A record as it is stored; what cannot be stored fails here, before it could spoil a commit of others."""
-        # SQLite stores NaN as NULL, and -0.0 as 0.0: adding 0.0 makes of it what it will be read as.
-        at, duration_ms = record.at + 0.0, record.duration_ms + 0.0
-        if not isfinite(at) or not isfinite(duration_ms):
-            raise UsageError(f"a record needs finite times; got at={at!r}, duration_ms={duration_ms!r}")
-        return at, duration_ms, self._codec.encode(record.event)
 
-    def _newest(self, session: str) -> str | None:
-        with self._reading.connection() as connection:
-            found = connection.execute(
-                "SELECT id FROM runs WHERE session = ? ORDER BY number DESC LIMIT 1", (session,)
-            ).fetchall()
-        return str(found[0][0]) if found else None
-
-    def _load(self, run_id: str) -> tuple[Record, ...]:
-        with self._reading.connection() as connection, connection:  # a transaction: both queries see one moment
-            head = _head(connection, self._place, run_id)
-            if head is None:
-                return ()
-            number, last, last_seal = head
-            rows = connection.execute(
-                "SELECT seq, at, duration_ms, event, seal FROM records WHERE run = ? ORDER BY seq", (number,)
-            ).fetchall()
-        return verified(run_id, rows, last, last_seal, codec=self._codec, place=self._place)
-
-
-def _head(connection: apsw.Connection, place: str, run_id: str) -> tuple[int, int, bytes] | None:
-    """A run's number, and the number and the seal of its newest record; ``None`` for an unknown run."""
-    match connection.execute("SELECT number, seq, seal FROM runs WHERE id = ?", (run_id,)).fetchall():
-        case []:
-            return None
-        case [(int(number), int(seq), bytes(sealed))]:
-            return number, seq, sealed
-        case found:
-            raise StoreDamaged(place, f"run {run_id!r} has the summary {found!r:.200}; restore the store from a copy")
-
-
-def _name(what: str, value: str) -> str:
-    """A name as it is, if text in UTF-8 can hold it.
-
-    Raises:
-        UsageError: It cannot.
-    """
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{what} must be text that UTF-8 can hold; got {value!r}") from None
-    return value
+def _check(path: str | PathLike[str], wait: float, lease: float, synchronous: str) -> None:
+    if str(path) in ("", ":memory:"):
+        raise ConfigurationError(
+            f"SQLiteStore needs the path of a file; got {str(path)!r} (for memory, use MemoryStore())"
+        )
+    if not wait >= 0 or not lease > 0:
+        raise ConfigurationError(f"SQLiteStore needs wait >= 0 and lease > 0, in seconds; got {wait!r} and {lease!r}")
+    if synchronous not in ("full", "normal"):
+        raise ConfigurationError(f"SQLiteStore needs synchronous 'full' or 'normal'; got {synchronous!r}")

@@ -19,6 +19,7 @@ from turnstile.core.errors import (
     StoreLocked,
     StoreReadOnly,
     StoreUnreachable,
+    UsageError,
 )
 from turnstile.shell.stores.sqlite_schema import MIGRATIONS, migrate, version_of
 
@@ -57,11 +58,13 @@ class Channel:
     Args:
         path: The file.
         wait: How long another process's lock is waited for, in seconds.
+        synchronous: Whether each commit waits for the disk: ``full`` or ``normal``.
     """
 
-    def __init__(self, path: Path, wait: float) -> None:
+    def __init__(self, path: Path, wait: float, synchronous: str = "full") -> None:
         self._path = path
         self._wait = wait
+        self._synchronous = synchronous
         # Its thread ends with the process, after all that it was given is done: neither a hang nor a loss.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turnstile-store")
         self._connection: apsw.Connection | None = None
@@ -80,8 +83,10 @@ class Channel:
         """
         try:
             if self._connection is None:
-                self._connection = open_file(self._path, self._wait)
+                self._connection = open_file(self._path, self._wait, self._synchronous)
             yield self._connection
+        except UsageError:  # a refusal: nothing is wrong with the file
+            raise
         except BaseException as error:
             self._drop()
             if isinstance(error, apsw.Error | UnicodeDecodeError):
@@ -107,7 +112,7 @@ class Channel:
             connection.close(force=True)
 
 
-def open_file(path: Path, wait: float) -> apsw.Connection:
+def open_file(path: Path, wait: float, synchronous: str) -> apsw.Connection:
     """A connection to the file, which is made, with its folder, when there is none.
 
     Raises:
@@ -117,14 +122,14 @@ def open_file(path: Path, wait: float) -> apsw.Connection:
     _make(path)
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        _set_up(connection, str(path), wait)
+        _set_up(connection, str(path), wait, synchronous)
     except BaseException:
         connection.close(force=True)
         raise
     return connection
 
 
-def _set_up(connection: apsw.Connection, place: str, wait: float) -> None:
+def _set_up(connection: apsw.Connection, place: str, wait: float, synchronous: str) -> None:
     connection.set_busy_timeout(int(wait * 1000))
     version = version_of(connection, place)  # first: nothing is written to a file that isn't ours
     mode = connection.pragma("journal_mode", "wal")
@@ -133,7 +138,7 @@ def _set_up(connection: apsw.Connection, place: str, wait: float) -> None:
             place,
             f"expected journal mode 'wal', got {mode!r}; choose a file on a local disk, where processes share memory",
         )
-    connection.pragma("synchronous", "full")
+    connection.pragma("synchronous", synchronous)
     connection.pragma("fullfsync", 1)  # macOS: its plain fsync leaves data in the drive's cache (its fsync(2))
     if version < len(MIGRATIONS):
         migrate(connection, place)

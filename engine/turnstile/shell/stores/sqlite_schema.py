@@ -4,7 +4,11 @@ A file knows its version by the rows of ``turnstile_schema``: one for each migra
 version is one more script at the end of `MIGRATIONS`; the scripts before it never change, so that a file of any age
 takes the same steps.
 
-``runs`` has a row for each run, so that finding a run reads no journal. ``records`` is a plain table in the order of
+``runs`` has a row for each run, with how it stands, so that a list of runs reads no journal. Of runs that an earlier
+version left, which did not keep that, state and reason are ``unknown``: they count as ended until somebody goes on with
+them, which says anew how they stand.
+
+``records`` is a plain table in the order of
 arrival, so that a commit for many runs writes few pages at its end; the index on (run, seq) finds those of one run.
 """
 
@@ -36,6 +40,35 @@ MIGRATIONS: tuple[str, ...] = (
         seal BLOB NOT NULL,
         UNIQUE (run, seq)
     ) STRICT;
+    """,
+    """
+    ALTER TABLE records ADD COLUMN row TEXT NOT NULL DEFAULT '';  -- name of the row that took the event
+    ALTER TABLE runs ADD COLUMN prompt TEXT NOT NULL DEFAULT '';  -- its beginning, for people
+    ALTER TABLE runs ADD COLUMN state TEXT NOT NULL DEFAULT 'unknown';
+    ALTER TABLE runs ADD COLUMN reason TEXT NOT NULL DEFAULT 'unknown';  -- empty while the run has not ended
+    ALTER TABLE runs ADD COLUMN turns INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE runs ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE runs ADD COLUMN cost REAL NOT NULL DEFAULT 0.0;
+    CREATE INDEX live_runs ON runs (reason) WHERE reason = '';
+    CREATE INDEX live_runs_of_session ON runs (session) WHERE reason = '' AND session IS NOT NULL;
+    CREATE TABLE leases (
+        epoch INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given twice
+        run INTEGER NOT NULL UNIQUE REFERENCES runs (number),
+        renewals INTEGER NOT NULL,
+        renewed REAL NOT NULL,       -- on the holder's boot clock
+        ttl REAL NOT NULL,
+        host TEXT NOT NULL,
+        boot TEXT NOT NULL,
+        space TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        born TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE mailbox (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        run INTEGER NOT NULL REFERENCES runs (number),
+        event BLOB NOT NULL          -- JSON, as the codec wrote it
+    ) STRICT;
+    CREATE INDEX mail_of_run ON mailbox (run, number);
     """,
 )
 _VERSIONS = (

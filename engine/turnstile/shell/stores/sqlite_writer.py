@@ -9,24 +9,43 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import apsw
 
 from turnstile.core.errors import StoreError, TurnstileError
 from turnstile.shell.stores.sqlite_file import Channel
 
-Write = Callable[[apsw.Connection], None]
+T = TypeVar("T")
+Write = Callable[[apsw.Connection], T]
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """One thing to write, and who waits for it."""
+class _Job(Generic[T]):
+    """One thing to write, and who waits for what comes of it."""
 
-    run_id: str
-    write: Write
-    loop: asyncio.AbstractEventLoop
-    done: asyncio.Future[None]
+    def __init__(self, run_id: str | None, write: Write[T], loop: asyncio.AbstractEventLoop | None) -> None:
+        self.run_id = run_id
+        self.loop = loop
+        self.done: asyncio.Future[T] | None = loop.create_future() if loop else None
+        self.error: Exception | None = None
+        self._write = write
+        self._value: list[T] = []
+
+    def attempt(self, connection: apsw.Connection) -> None:
+        """Write it, inside a transaction."""
+        try:
+            self._value.append(self._write(connection))
+        except TurnstileError as refusal:
+            self.error = refusal
+
+    def tell(self) -> None:
+        """Say what came of it, in the event loop of who waits."""
+        if self.done is None or self.done.done():  # cancelled, with the task that awaited it
+            return
+        if self.error is None:
+            self.done.set_result(self._value[0])
+        else:
+            self.done.set_exception(self.error)
 
 
 class Writer:
@@ -40,26 +59,33 @@ class Writer:
         self._channel = channel
         self._place = place
         self._lock = threading.Lock()
-        self._waiting: list[_Job] = []
+        self._waiting: list[_Job[Any]] = []
         self._working = False
         self._unsure: dict[str, str] = {}  # runs whose journal may have a gap, and why
         self._suspect = False  # whether the log may hold what the disk does not
 
-    def submit(self, run_id: str, write: Write) -> asyncio.Future[None]:
+    def submit(self, run_id: str, write: Write[T]) -> asyncio.Future[T]:
         """Have something written; it is, whether or not somebody still awaits what is returned.
 
         Args:
             run_id: The run that it belongs to.
             write: Writes it inside the transaction, or refuses with a `TurnstileError` before it has written anything.
         """
-        loop = asyncio.get_running_loop()
-        job = _Job(run_id, write, loop, loop.create_future())
+        job = _Job(run_id, write, asyncio.get_running_loop())
+        self._enqueue(job)
+        assert job.done is not None  # noqa: S101 - a job with a loop has it
+        return job.done
+
+    def leave(self, write: Write[None]) -> None:
+        """Have something written that nobody waits for, and that no journal misses when it fails; from any thread."""
+        self._enqueue(_Job(None, write, None))
+
+    def _enqueue(self, job: _Job[Any]) -> None:
         with self._lock:
             self._waiting.append(job)
             if not self._working:
                 self._channel.submit(self._work)
                 self._working = True
-        return job.done
 
     def check(self, run_id: str) -> None:
         """Refuse to write after a record that may be missing.
@@ -86,21 +112,25 @@ class Writer:
                 self._working = bool(jobs)
             if not jobs:
                 return
-            self._tell(jobs, self._commit(jobs))
+            self._commit(jobs)
+            self._tell(jobs)
 
-    def _commit(self, jobs: list[_Job]) -> list[Exception | None]:
+    def _commit(self, jobs: list[_Job[Any]]) -> None:
         try:
             with self._channel.connection() as connection:
                 self._renew_log(connection)
                 connection.execute("BEGIN IMMEDIATE")
-                outcomes = [_outcome(job, connection) for job in jobs]
+                for job in jobs:
+                    job.attempt(connection)
                 connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - whatever it is, those who wait have to hear of it
             self._suspect = True
             why = error.problem if isinstance(error, StoreError) else repr(error)
-            self._unsure.update((job.run_id, why) for job in jobs)
-            return [_naming(job.run_id, error) for job in jobs]
-        return outcomes
+            for job in jobs:
+                job.error = error
+                if job.run_id is not None:
+                    job.error = _naming(job.run_id, error)
+                    self._unsure[job.run_id] = why
 
     def _renew_log(self, connection: apsw.Connection) -> None:
         """After a failure, write anew what can be read, and begin the log afresh.
@@ -112,14 +142,15 @@ class Writer:
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             self._suspect = False
 
-    def _tell(self, jobs: list[_Job], outcomes: list[Exception | None]) -> None:
+    def _tell(self, jobs: list[_Job[Any]]) -> None:
         """Wake those who wait, with one call for each event loop."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], Exception | None]]] = {}
-        for job, outcome in zip(jobs, outcomes, strict=True):
-            by_loop.setdefault(job.loop, []).append((job.done, outcome))
+        by_loop: dict[asyncio.AbstractEventLoop, list[_Job[Any]]] = {}
+        for job in jobs:
+            if job.loop is not None:
+                by_loop.setdefault(job.loop, []).append(job)
         for loop, settled in by_loop.items():
             try:
-                loop.call_soon_threadsafe(_settle, settled)
+                loop.call_soon_threadsafe(_tell_all, settled)
             except RuntimeError:  # the loop is closed: nobody waits there any more
                 continue
 
@@ -133,19 +164,6 @@ def _naming(run_id: str, error: Exception) -> Exception:
     return named
 
 
-def _outcome(job: _Job, connection: apsw.Connection) -> Exception | None:
-    try:
-        job.write(connection)
-    except TurnstileError as refusal:
-        return refusal
-    return None
-
-
-def _settle(settled: list[tuple[asyncio.Future[None], Exception | None]]) -> None:
-    for done, outcome in settled:
-        if done.done():  # cancelled, with the task that awaited it
-            continue
-        if outcome is None:
-            done.set_result(None)
-        else:
-            done.set_exception(outcome)
+def _tell_all(jobs: list[_Job[Any]]) -> None:
+    for job in jobs:
+        job.tell()
