@@ -47,7 +47,7 @@ def answer(request: ModelRequest) -> Said:
     return f"done after {rounds(request)} rounds"
 
 
-def subject(store: Store, model: ScriptedModel, deed: Deed) -> Agent:
+def subject(store: Store, model: ScriptedModel, deed: Deed) -> Agent[str]:
     """The agent of all histories; its tools do `deed`."""
 
     @tool(access="read")
@@ -82,6 +82,12 @@ def subject(store: Store, model: ScriptedModel, deed: Deed) -> Agent:
 def die(*_: object) -> NoReturn:
     """End the process as a kill would."""
     os._exit(0)
+
+
+async def never(_: ModelRequest) -> Said:
+    """A model that does not reply."""
+    await asyncio.Event().wait()
+    return ""
 
 
 async def work(name: str, ctx: ToolContext) -> None:
@@ -141,7 +147,7 @@ async def paused(store: Store, run_id: str) -> None:
 
 async def spoken_to(store: Store, run_id: str) -> None:
     """A run that died in a request, with a text of the user that the request did not carry."""
-    agent = subject(store, ScriptedModel(lambda _: asyncio.Event().wait()), work)
+    agent = subject(store, ScriptedModel(never), work)
     async with agent.start("Fill the box.", run_id=run_id) as run:
         run.inject("Be quick.")
         driving = asyncio.ensure_future(run.finish())
@@ -154,7 +160,7 @@ async def spoken_to(store: Store, run_id: str) -> None:
 
 async def seen(run: Run[str], what: Callable[[RunState], bool]) -> None:
     """Wait until a run that another task drives is so."""
-    while not what(run.snapshot):
+    while not what(run.snapshot):  # noqa: ASYNC110 - no event says so
         await asyncio.sleep(0)
 
 

@@ -1,7 +1,8 @@
-"""`Ledger`: what the tools of a campaign really did, written down by themselves and out of reach of the engine.
+"""`Ledger`: what really happened in a campaign, written down out of reach of the engine, in the order it happened.
 
-An append-only file, one JSON line an entry, each on the disk before the tool goes on. A line that a kill cut short
-stands for nothing: its tool had not come back from writing it.
+Tools write what they do, a model what it is asked, a store what it acknowledged. It is an append-only file, one JSON
+line an entry, and each entry is on the disk before whoever wrote it goes on. A line that a kill cut short stands for
+nothing: its writer had not come back from writing it.
 """
 
 from __future__ import annotations
@@ -16,24 +17,34 @@ from typing import Literal
 
 from turnstile import ToolContext
 
+Phase = Literal["began", "ended", "asked", "kept", "cancelled"]
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one tool said of itself.
+    """One thing that happened.
 
     Attributes:
-        run: The run that called it.
-        call: The call.
+        phase: A tool's effect ``began`` or ``ended``; a model was ``asked``; a journal is known to be ``kept`` up to a
+            record; a run was ``cancelled``.
+        run: The run.
+        call: The tool's call.
         tool: The tool's name.
-        key: The idempotency key that it was given.
-        phase: ``"began"`` before its effect, ``"ended"`` after; the effect lies between.
+        key: The idempotency key that the tool was given.
+        seq: Number of the newest record that is known to be kept.
+        digest: SHA-256 of the records that were acknowledged together; of a request, the digest that a journal should
+            hold.
+        epoch: That of the lease under which they were.
     """
 
+    phase: Phase
     run: str
-    call: str
-    tool: str
-    key: str
-    phase: Literal["began", "ended"]
+    call: str = ""
+    tool: str = ""
+    key: str = ""
+    seq: int = 0
+    digest: str = ""
+    epoch: int = 0
 
 
 class Ledger:
@@ -41,24 +52,28 @@ class Ledger:
 
     Args:
         path: The file; made at the first entry.
+        durable: Whether each entry waits for the disk. A kill loses nothing without, and a power cut does.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
         self.path = path
+        self._durable = durable
 
     @contextmanager
     def effect(self, tool: str, context: ToolContext) -> Iterator[None]:
         """Note that an effect began, and that it ended, unless it fails or the process is gone before."""
-        self._note(Entry(context.run_id, context.call_id, tool, context.idempotency_key, "began"))
+        self.note(Entry("began", context.run_id, context.call_id, tool, context.idempotency_key))
         yield
-        self._note(Entry(context.run_id, context.call_id, tool, context.idempotency_key, "ended"))
+        self.note(Entry("ended", context.run_id, context.call_id, tool, context.idempotency_key))
 
-    def _note(self, entry: Entry) -> None:
+    def note(self, entry: Entry) -> None:
+        """Write an entry down."""
         line = json.dumps(asdict(entry)).encode() + b"\n"
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(file, line)  # one call, so that lines of several processes stay whole
-            os.fsync(file)
+            if self._durable:
+                os.fsync(file)
         finally:
             os.close(file)
 
