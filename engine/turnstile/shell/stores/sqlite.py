@@ -14,23 +14,27 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from os import PathLike
-from pathlib import Path
-from typing import Concatenate, Literal, ParamSpec, Self, TypeVar
+from typing import Literal, ParamSpec, Self, TypeVar
 
 import apsw
 
-from turnstile.core.codec import Codec
-from turnstile.core.errors import ConfigurationError, RunExists, RunFinished, RunIsLeased, UsageError
+from turnstile.core.errors import (
+    ConfigurationError,
+    RunExists,
+    RunFinished,
+    RunIsLeased,
+    StoreError,
+)
 from turnstile.core.events import Event, RunStarted
-from turnstile.ports import Deliver, Lease, Record, RunEntry, Summary
-from turnstile.shell.stores import sqlite_lists, sqlite_rows
-from turnstile.shell.stores.chain import verified
+from turnstile.ports import Deliver, Lease, Record, Summary
+from turnstile.shell.stores import sqlite_rows
 from turnstile.shell.stores.common import refuse_other_letters
-from turnstile.shell.stores.holder import this_process
 from turnstile.shell.stores.leases import HolderUnknown, Leases, Watch
 from turnstile.shell.stores.sqlite_file import Channel
 from turnstile.shell.stores.sqlite_held import HeldLeases
+from turnstile.shell.stores.sqlite_reading import Reading
 from turnstile.shell.stores.sqlite_rows import name
 from turnstile.shell.stores.sqlite_writer import Writer
 
@@ -38,7 +42,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class SQLiteStore:
+class SQLiteStore(Reading):
     """Keeps journals in a SQLite file, on a local disk.
 
     The file is opened at the first use; it and its folder are made when they are missing, the file readable by its
@@ -68,20 +72,15 @@ class SQLiteStore:
         lease: float = 15.0,
         synchronous: Literal["full", "normal"] = "full",
     ) -> None:
-        _check(path, wait, lease, synchronous)
-        self.path = Path(path).absolute()
-        self._place = str(self.path)
-        self._reading = Channel(self.path, wait, synchronous)
+        if not wait >= 0 or not lease > 0:
+            raise ConfigurationError(f"SQLiteStore needs wait >= 0 and lease > 0 seconds; got {wait!r} and {lease!r}")
+        if synchronous not in ("full", "normal"):
+            raise ConfigurationError(f"SQLiteStore needs synchronous 'full' or 'normal'; got {synchronous!r}")
+        super().__init__(path, events=events, wait=wait, synchronous=synchronous)
         self._writing = Channel(self.path, wait, synchronous)
         self._writer = Writer(self._writing, self._place)
-        self._codec = Codec(events)
-        self._leases = Leases(this_process(), lease, self._place)
+        self._leases = Leases(self._me, lease, self._place)
         self._held = HeldLeases(self._writer, self._reading, self._codec, lease)
-        self._process = os.getpid()
-        self._closed = False
-
-    def __repr__(self) -> str:
-        return f"SQLiteStore({self._place!r})"
 
     async def create(self, start: Record, summary: Summary, deliver: Deliver) -> Lease:
         """Begin a run's journal with its `RunStarted`, and hold its lease.
@@ -106,7 +105,7 @@ class SQLiteStore:
             self._writer.trust(run_id)
             return epoch
 
-        return await self._hold(run_id, write, deliver)
+        return await self._hold(run_id, write, deliver, is_new=True)
 
     async def claim(self, run_id: str, deliver: Deliver) -> Lease:
         """Hold the lease of a run that is there: nobody holds it, or its holder is gone.
@@ -128,9 +127,7 @@ class SQLiteStore:
             self._leases.refuse_rivals(connection, run_id, run.session, watch)
             return self._leases.take(connection, run.number)
 
-        lease = await self._hold(run_id, write, deliver)
-        await asyncio.wrap_future(self._reading.submit(self._held.poll))
-        return lease
+        return await self._hold(run_id, write, deliver, is_new=False)
 
     async def append(
         self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int] = ()
@@ -179,18 +176,8 @@ class SQLiteStore:
             RecordDamaged: The first record that is not what was written.
             StoreError: The store cannot be read.
         """
-        self._check_usable()
-        self._writer.trust(name("run_id", run_id))
-        return await asyncio.wrap_future(self._reading.submit(self._load, run_id))
-
-    async def newest(self, session: str) -> str | None:
-        """Id of the run of that session that began last; ``None`` when there is none.
-
-        Raises:
-            StoreError: The store cannot be read.
-        """
-        self._check_usable()
-        return await self._read(sqlite_lists.newest, name("session", session))
+        self._writer.trust(run_id)  # before it is read: what fails from now on is doubtful again
+        return await super().load(run_id)
 
     async def post(self, run_id: str, event: Event) -> str:
         """Put a letter into a run's mailbox, for whoever holds its lease or will; gives that holder, for people.
@@ -215,34 +202,6 @@ class SQLiteStore:
         holder = await self._writer.submit(run_id, write)
         self._reading.submit(self._held.poll)  # this store may be the holder's
         return holder
-
-    async def runs(
-        self, *, most: int = 100, before: str | None = None, session: str | None = None, live: bool = False
-    ) -> tuple[RunEntry, ...]:
-        """Stored runs, the newest first.
-
-        Raises:
-            NoSuchRun: There is no run `before`.
-            StoreError: The store cannot be read.
-        """
-        self._check_usable()
-        for what, value in (("before", before), ("session", session)):
-            name(what, value or "")
-
-        def read(connection: apsw.Connection) -> tuple[RunEntry, ...]:
-            me = self._leases.me
-            return sqlite_lists.page(connection, self._place, me, most=most, before=before, session=session, live=live)
-
-        return await self._read(read)
-
-    async def find(self, prefix: str, most: int = 10) -> tuple[str, ...]:
-        """Ids of the runs whose id begins so, sorted; the one that is the whole prefix stands first.
-
-        Raises:
-            StoreError: The store cannot be read.
-        """
-        self._check_usable()
-        return await self._read(sqlite_lists.find, name("prefix", prefix), most)
 
     async def delete(self, run_id: str) -> None:
         """Forget a run and all that was kept of it.
@@ -272,7 +231,7 @@ class SQLiteStore:
         if self._closed:
             return
         self._closed = True
-        if os.getpid() == self._process:
+        if os.getpid() == self._me.pid:
             epochs = self._held.close()
             if epochs:
                 self._writer.leave(lambda connection: self._leases.give_back(connection, *epochs))
@@ -286,7 +245,9 @@ class SQLiteStore:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _hold(self, run_id: str, write: Callable[[apsw.Connection, Watch], int], deliver: Deliver) -> Lease:
+    async def _hold(
+        self, run_id: str, write: Callable[[apsw.Connection, Watch], int], deliver: Deliver, *, is_new: bool
+    ) -> Lease:
         """Take a lease, and hold it; when nobody waits for it any more, give it back."""
         taken: list[int] = []
 
@@ -296,55 +257,26 @@ class SQLiteStore:
 
         try:
             lease = Lease(run_id, await self._contend(run_id, take))
+            self._held.add(lease, deliver)
+            if not is_new:
+                with suppress(StoreError):  # the next look at the mailbox may succeed
+                    await asyncio.wrap_future(self._reading.submit(self._held.poll))
         except BaseException:
             # The commit may still be under way, or have failed in a way that leaves open what was kept.
-            self._writer.leave(lambda connection: self._leases.give_back(connection, *taken))
+            self._writer.leave(lambda connection: self._give_back(connection, *taken))
             raise
-        self._held.add(lease, deliver)
         return lease
+
+    def _give_back(self, connection: apsw.Connection, *epochs: int) -> None:
+        for epoch in epochs:
+            self._held.remove(epoch)
+        self._leases.give_back(connection, *epochs)
 
     async def _contend(self, run_id: str, write: Callable[[apsw.Connection, Watch], T]) -> T:
         """Have something written that a holder may be in the way of, and look again until it is clear."""
-        watch = Watch(self._leases.me)
+        watch = Watch(self._me)
         while True:
             try:
                 return await self._writer.submit(run_id, lambda connection: write(connection, watch))
             except HolderUnknown as unknown:
                 await asyncio.sleep(unknown.pause)
-
-    async def _read(self, work: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Read something in one transaction, which sees one moment."""
-        return await asyncio.wrap_future(self._reading.submit(self._at_one_moment, work, *args, **kwargs))
-
-    def _at_one_moment(
-        self, work: Callable[Concatenate[apsw.Connection, P], T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        with self._reading.connection() as connection, connection:
-            found = work(connection, *args, **kwargs)
-        return found  # noqa: RET504 - to a type checker, leaving the block may swallow an error
-
-    def _load(self, run_id: str) -> tuple[Record, ...]:
-        stored = self._at_one_moment(sqlite_lists.stored, self._place, run_id)
-        if stored is None:
-            return ()
-        return verified(run_id, stored.records, stored.seq, stored.seal, codec=self._codec, place=self._place)
-
-    def _check_usable(self) -> None:
-        if self._closed:
-            raise UsageError(f"store {self._place!r} is closed; make a new SQLiteStore for the file")
-        # Neither threads nor SQLite's locks survive a fork (sqlite.org/howtocorrupt.html, 2.6).
-        if os.getpid() != self._process:
-            raise UsageError(
-                f"store {self._place!r} belongs to process {self._process}, which forked this one; make a new one here"
-            )
-
-
-def _check(path: str | PathLike[str], wait: float, lease: float, synchronous: str) -> None:
-    if str(path) in ("", ":memory:"):
-        raise ConfigurationError(
-            f"SQLiteStore needs the path of a file; got {str(path)!r} (for memory, use MemoryStore())"
-        )
-    if not wait >= 0 or not lease > 0:
-        raise ConfigurationError(f"SQLiteStore needs wait >= 0 and lease > 0, in seconds; got {wait!r} and {lease!r}")
-    if synchronous not in ("full", "normal"):
-        raise ConfigurationError(f"SQLiteStore needs synchronous 'full' or 'normal'; got {synchronous!r}")

@@ -26,6 +26,7 @@ from turnstile.shell.stores.sqlite_schema import MIGRATIONS, migrate, version_of
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_EFFECTIVE = os.access in os.supports_effective_ids
 _AGAIN = "then start a new run: of this one, what was acknowledged is kept"
 _FULL = f"the disk is full; make room, {_AGAIN}"
 
@@ -85,6 +86,8 @@ class Channel:
             if self._connection is None:
                 self._connection = open_file(self._path, self._wait, self._synchronous)
             yield self._connection
+            if self._connection.readonly("main"):
+                self.close()  # who is not told of others' writing must look anew each time
         except UsageError:  # a refusal: nothing is wrong with the file
             raise
         except BaseException as error:
@@ -115,23 +118,49 @@ class Channel:
 def open_file(path: Path, wait: float, synchronous: str) -> apsw.Connection:
     """A connection to the file, which is made, with its folder, when there is none.
 
+    A file that can be read but not written is opened for reading.
+
     Raises:
         StoreError: What is in the way.
         apsw.Error: The same in SQLite's words.
     """
     _make(path)
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
-        _set_up(connection, str(path), wait, synchronous)
+        return _open(str(path), apsw.SQLITE_OPEN_READWRITE, str(path), wait, synchronous)
+    except (apsw.CantOpenError, apsw.ReadOnlyError):
+        if not _is_still(path):
+            raise
+    uri = f"{path.as_uri()}?immutable=1"
+    return _open(uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, str(path), wait, synchronous)
+
+
+def _is_still(path: Path) -> bool:
+    """Whether a file is one that we cannot write, and that nobody else is writing.
+
+    SQLite needs a log and shared memory beside the file even to read it, and they cannot be made where the folder, or
+    the whole disk, is read-only. When the log is missing or empty, all that was committed is in the file.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    is_whole = not log.exists() or log.stat().st_size == 0
+    return is_whole and path.is_file() and not os.access(path.parent, os.W_OK, effective_ids=_EFFECTIVE)
+
+
+def _open(address: str, flags: int, place: str, wait: float, synchronous: str) -> apsw.Connection:
+    connection = apsw.Connection(address, flags=flags)
+    try:
+        connection.set_busy_timeout(int(wait * 1000))
+        version = version_of(connection, place)  # first: nothing is written to a file that isn't ours
+        if not connection.readonly("main"):
+            _set_up(connection, place, synchronous)
+        if version < len(MIGRATIONS):
+            migrate(connection, place)
     except BaseException:
         connection.close(force=True)
         raise
     return connection
 
 
-def _set_up(connection: apsw.Connection, place: str, wait: float, synchronous: str) -> None:
-    connection.set_busy_timeout(int(wait * 1000))
-    version = version_of(connection, place)  # first: nothing is written to a file that isn't ours
+def _set_up(connection: apsw.Connection, place: str, synchronous: str) -> None:
     mode = connection.pragma("journal_mode", "wal")
     if mode != "wal":
         raise StoreUnreachable(
@@ -140,8 +169,6 @@ def _set_up(connection: apsw.Connection, place: str, wait: float, synchronous: s
         )
     connection.pragma("synchronous", synchronous)
     connection.pragma("fullfsync", 1)  # macOS: its plain fsync leaves data in the drive's cache (its fsync(2))
-    if version < len(MIGRATIONS):
-        migrate(connection, place)
 
 
 def failure(error: apsw.Error | UnicodeDecodeError, path: Path) -> StoreError:
