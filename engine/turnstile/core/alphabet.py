@@ -87,10 +87,7 @@ def events_in(machine: Machine, run: RunState, given: Mapping[str, Alphabet]) ->
     yield DeadlinePassed()
     yield MessageInjected(f"said at {run.seq}")
     state = machine.state(run.state)
-    if state.asks == "AskHuman":
-        yield from _decisions(run)
-        return
-    if state.asks is not None:
+    if state.asks not in {None, "AskHuman"}:
         yield EffectLost()
         if not run.in_flight:
             yield EffectBegun()
@@ -100,11 +97,13 @@ def events_in(machine: Machine, run: RunState, given: Mapping[str, Alphabet]) ->
         return
     if state.asks is None:
         yield ResultsAppended()
+    elif state.asks == "AskHuman":
+        yield from _decisions(run)
     elif state.asks == "CallModel":
         yield from _FAILURES
         yield from _replies(run)
-        if any(state.asks == "AskHuman" for state in machine.states):
-            yield _reply(run, "stop", calls=2, on_in_doubt="ask")
+        if run.limits.recoveries and any(other.asks == "AskHuman" for other in machine.states):
+            yield _reply(run, "stop", calls=2, on_in_doubt="ask")  # which only a recovery asks for
     elif state.asks == "RunTools" and run.open is not None:
         yield from _receipts(run, run.open)
         yield from _results(run, run.open)
@@ -159,19 +158,28 @@ def _reply(
 
 
 def _receipts(run: RunState, opened: ModelReplied) -> Iterator[Event]:
-    """The next call begins, or the first of those at work ends before the others."""
-    begun, settled = {intent.call_id for intent in run.started}, {result.call_id for result in run.receipts}
-    calls = [call for call in opened.reply.calls if call.id not in settled and call.id not in run.in_doubt]
-    waiting, working = [c for c in calls if c.id not in begun], [c for c in calls if c.id in begun]
-    if waiting:
+    """The next call begins, or the first one ends before the others: where it is asked for, be it after a crash."""
+    begun, left, survives = {intent.call_id for intent in run.started}, _left(run, opened), survives_crash(run)
+    waiting = [call for call in left if call.id not in begun]
+    if waiting and survives:
         yield CallStarted(waiting[0].id, waiting[0].name, "digest")
-    if working and len(calls) > 1:
-        yield CallFinished(ToolResult(working[0].id, working[0].name, "same"))
+    if len(left) > 1 and (survives or run.limits.repeats is not None):
+        yield CallFinished(ToolResult(left[0].id, left[0].name, "same"))
+
+
+def survives_crash(run: RunState) -> bool:
+    """Whether the run would go on after a crash, so that it matters which calls were begun."""
+    return run.recoveries < run.limits.recoveries and run.stopping is None
+
+
+def _left(run: RunState, opened: ModelReplied) -> list[ToolCall]:
+    """The calls that have no result and that nobody decides about."""
+    settled = {result.call_id for result in run.receipts} | {*run.in_doubt}
+    return [call for call in opened.reply.calls if call.id not in settled]
 
 
 def _results(run: RunState, opened: ModelReplied) -> Iterator[ToolsFinished]:
-    settled = {result.call_id for result in run.receipts} | {*run.in_doubt}
-    calls = [call for call in opened.reply.calls if call.id not in settled]
+    calls = _left(run, opened)
     for content, aborted in (("same", None), (opened.reply.calls[0].id, None), ("same", "stop")):
         yield ToolsFinished(tuple(ToolResult(c.id, c.name, content) for c in calls), aborted)
 

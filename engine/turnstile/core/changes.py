@@ -87,6 +87,7 @@ def recover(run: RunState, event: Event) -> RunState:
         started=tuple(intent for intent in run.started if intent.call_id not in again),
         receipts=run.receipts + tuple(ToolResult(call.id, call.name, LOST, "unknown") for call in told),
         in_doubt=run.in_doubt + tuple(call.id for call in asked),
+        lost=run.lost + again,
     )
 
 
@@ -114,7 +115,7 @@ def doubts(run: RunState) -> tuple[tuple[str, ...], tuple[ToolCall, ...], tuple[
 
 def keep_receipts(run: RunState, event: ToolsFinished) -> RunState:
     """Keep the results that are there, while others wait for a human."""
-    return evolve(run, receipts=run.receipts + event.results, recoveries=0)
+    return evolve(run, receipts=_kept(run, event.results), recoveries=0)
 
 
 def decide(run: RunState, event: ApprovalDecided) -> RunState:
@@ -126,7 +127,8 @@ def decide(run: RunState, event: ApprovalDecided) -> RunState:
     run = evolve(run, in_doubt=left, waited=run.waited + event.waited)
     if event.decision == "rerun":
         started = tuple(intent for intent in run.started if intent.call_id != event.call_id)
-        return evolve(run, started=started, approved=(*run.approved, (event.call_id, run.seq + 1)))
+        approved = (*run.approved, (event.call_id, run.seq + 1))
+        return evolve(run, started=started, approved=approved, lost=(*run.lost, event.call_id))
     if event.decision == "result":
         result = ToolResult(event.call_id, name, event.content)
     else:
@@ -254,21 +256,27 @@ def take_results(run: RunState, event: ToolsFinished) -> RunState:
 
 
 def _together(run: RunState, results: tuple[ToolResult, ...]) -> tuple[ToolResult, ...]:
-    """One result for each open call, in call order: those that came before, these, and "unknown" for one in doubt.
+    """One result for each open call, in call order: those that came before, these, and "unknown" for one in doubt."""
+    assert run.open is not None  # noqa: S101 - whoever takes results has asked
+    if not run.receipts and not run.in_doubt:
+        return Exchange(run.open.reply, results).results
+    return unanswered(evolve(run, receipts=_kept(run, results)), "the run ended before a person decided")
+
+
+def _kept(run: RunState, results: tuple[ToolResult, ...]) -> tuple[ToolResult, ...]:
+    """The receipts with these results, one for each open call that is not in doubt.
 
     Raises:
         ValueError: A call has no result, or two, or a result is none of theirs.
     """
     assert run.open is not None  # noqa: S101 - whoever takes results has asked
-    reply = run.open.reply
-    if not run.receipts and not run.in_doubt:
-        return Exchange(reply, results).results
     kept = run.receipts + results
-    known, there = {result.call_id: result for result in kept}, {call.id for call in reply.calls} - {*run.in_doubt}
-    if len(known) != len(kept) or known.keys() != there:
-        msg = f"expected one result for each of the calls {sorted(there)!r}; got {[r.call_id for r in kept]!r}"
+    got = [result.call_id for result in kept]
+    expected = [call.id for call in run.open.reply.calls if call.id not in run.in_doubt]
+    if sorted(got) != sorted(expected):
+        msg = f"expected one result for each of the calls {expected!r}; got {got!r}"
         raise ValueError(msg)
-    return unanswered(evolve(run, receipts=kept), "the run ended before a person decided")
+    return kept
 
 
 def append(run: RunState, event: Event) -> RunState:
@@ -282,7 +290,8 @@ def close_exchange(run: RunState, results: tuple[ToolResult, ...]) -> RunState:
     if run.open is None:
         return run
     history = run.history.append(Exchange(run.open.reply, results))
-    return evolve(run, history=history, open=None, results=(), started=(), receipts=(), in_doubt=(), approved=())
+    run = evolve(run, history=history, open=None, results=())
+    return evolve(run, started=(), receipts=(), in_doubt=(), approved=(), lost=())
 
 
 def finish(run: RunState, event: Event, reason: str) -> RunState:

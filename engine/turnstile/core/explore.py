@@ -15,7 +15,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import groupby, pairwise
 from typing import Literal, NamedTuple
 
-from turnstile.core.alphabet import STARTS, Alphabet, events_in
+from turnstile.core.alphabet import STARTS, Alphabet, events_in, survives_crash
 from turnstile.core.budget import over_budget
 from turnstile.core.errors import NoRow
 from turnstile.core.events import (
@@ -29,7 +29,7 @@ from turnstile.core.events import (
     RunStarted,
 )
 from turnstile.core.machine import Machine, loop
-from turnstile.core.messages import Reply, ToolResult, UserTurn
+from turnstile.core.messages import Message, Reply, ToolResult, UserTurn
 from turnstile.core.run_state import RunState, begin_run
 from turnstile.core.step import note, step
 
@@ -158,18 +158,24 @@ def situation(run: RunState) -> Hashable:
         run.tool_calls if limits.tool_calls is not None else 0,
         run.batch if limits.repeats is not None else None,
         (run.charged_tokens, run.charged_cost, over_budget(run)) if has_budget else None,
-        tuple((verdict.digest, verdict.access, verdict.on_in_doubt) for verdict in run.open.verdicts) if run.open else None,
-        _progress(run) if run.open else None,
+        tuple(verdict.digest for verdict in run.open.verdicts) if run.open else None,
+        _progress(run, run.open) if run.open and not run.results else None,
         (bool(run.results), bool(run.inbox), run.history.ends_with_results),
         min(len(run.history) - run.window_start, 3),  # more than a question and what follows it can be trimmed
     )
 
 
-def _progress(run: RunState) -> Hashable:
-    """How far each open call is."""
-    assert run.open is not None  # noqa: S101 - there are open calls
-    begun, settled = {intent.call_id for intent in run.started}, {result.call_id for result in run.receipts}
-    return tuple((call.id in begun, call.id in settled, call.id in run.in_doubt) for call in run.open.reply.calls)
+def _progress(run: RunState, opened: ModelReplied) -> Hashable:
+    """How far each open call is, and what a crash would make of it where the run survives that."""
+    counts, survives = run.limits.repeats is not None, survives_crash(run)
+    settled = {result.call_id: result.content if counts else "" for result in run.receipts}
+    begun = {intent.call_id for intent in run.started}
+    return tuple(
+        settled.get(verdict.call_id, verdict.call_id in run.in_doubt)
+        if verdict.call_id in settled or verdict.call_id in run.in_doubt or not survives
+        else (verdict.call_id in begun, verdict.access, verdict.on_in_doubt)
+        for verdict in opened.verdicts
+    )
 
 
 class _Search:
@@ -189,7 +195,7 @@ class _Search:
     def explore(self, start: RunStarted, most: int) -> None:
         """Try everything on a run that starts so."""
         run = begin_run(start)
-        places = {situation(run): _Place(run, (), _said(run), None, start)}
+        places = {situation(run): _Place(run, (), _said(run.messages, run.inbox), None, start)}
         queue = deque(places)
         edges: dict[Hashable, dict[Hashable, str]] = {}
         while queue and len(places) < most:
@@ -247,11 +253,12 @@ class _Search:
     def _flaws(self, place: _Place) -> Iterator[tuple[Kind, str]]:
         """What is wrong with a run that a move has led to."""
         run, state, limits = place.run, self._machine.state(place.run.state), place.run.limits
-        asked = tuple(call.id for message in run.messages if isinstance(message, Reply) for call in message.calls)
-        answered = tuple(message.call_id for message in run.messages if isinstance(message, ToolResult))
+        messages = run.messages
+        asked = tuple([call.id for message in messages if isinstance(message, Reply) for call in message.calls])
+        answered = tuple([message.call_id for message in messages if isinstance(message, ToolResult)])
         if not asked == answered == place.calls or (state.final and run.open):
             yield "unanswered", f"not each call has one answer in {state.name!r}"
-        if _said(run) != place.texts:
+        if _said(messages, run.inbox) != place.texts:
             yield "lost text", f"what the user said is neither sent nor kept in {state.name!r}"
         if run.turns > limits.turns + (limits.on_exhausted == "wrap_up"):
             yield "past its limit", f"{run.turns} turns of {limits.turns} in {state.name!r}"
@@ -296,7 +303,6 @@ class _Search:
         return Report(self._machine.fingerprint, self._situations, self._moves, taken, endings, tuple(findings))
 
 
-def _said(run: RunState) -> tuple[str, ...]:
+def _said(messages: Iterable[Message], inbox: tuple[str, ...]) -> tuple[str, ...]:
     """All that the user said, sent or kept."""
-    sent = tuple(item.text for item in run.history if isinstance(item, UserTurn) and not item.synthetic)
-    return sent + run.inbox
+    return (*[item.text for item in messages if isinstance(item, UserTurn) and not item.synthetic], *inbox)

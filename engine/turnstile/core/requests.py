@@ -1,8 +1,8 @@
 """Digests of model requests, so that a journal says what was sent without holding it twice.
 
-A request is all that a model client is given: the instructions, tools, settings and output schema that a run starts with,
-the items of its history that are carried, and what differs from one request to the next. Who makes the request again, by
-folding the journal, gets the same digest, or knows that it would not be the same request.
+A request is all that a model client is given: the instructions, tools, settings and output schema that a run starts
+with, the items of its history that are carried, and what differs from one request to the next. Who makes the request
+again, by folding the journal, gets the same digest, or knows that it would not be the same request.
 """
 
 from __future__ import annotations

@@ -64,6 +64,7 @@ class RunState:
         receipts: The results of its calls that came before the others', or before a crash.
         in_doubt: Ids of its calls whose end is not known, that may not run again, and that a human decides about.
         approved: Its calls that a human lets run again, by id, with the number of the transition that says so.
+        lost: Ids of its calls that were begun before a crash and run again; they may have done their work already.
         inbox: What the user said meanwhile; it is sent as soon as no call is open.
         in_flight: Whether the state's effect has begun.
         turns: Accepted replies.
@@ -101,6 +102,7 @@ class RunState:
     receipts: tuple[ToolResult, ...] = ()
     in_doubt: tuple[str, ...] = ()
     approved: tuple[tuple[str, int], ...] = ()
+    lost: tuple[str, ...] = ()
     inbox: tuple[str, ...] = ()
     in_flight: bool = False
     turns: int = 0
@@ -219,12 +221,12 @@ def _measured_before(start: RunStarted, past: History) -> tuple[int, int]:
 def unanswered(run: RunState, why: str) -> tuple[ToolResult, ...]:
     """A result for each open call: the one it has, or one that says why there is none.
 
-    That is: not run, or outcome unknown, for a call that was begun.
+    That is: not run, or outcome unknown for a call that was begun, be it before a crash.
     """
     if not run.open:
         return ()
     known = {result.call_id: result for result in run.receipts}
-    begun = {intent.call_id for intent in run.started}
+    begun = {intent.call_id for intent in run.started} | {*run.lost}
     return tuple(
         known.get(call.id)
         or (

@@ -186,7 +186,7 @@ def effect_of(machine: Machine, run: RunState) -> Effect | None:
 
 
 def _tools_left(run: RunState) -> RunTools:
-    """The open calls that have no result and wait for nobody; an extension's state may ask for them when none is open."""
+    """The open calls that have no result and wait for nobody; none where an extension's state asks and none is open."""
     if run.open is None:
         return RunTools((), ())
     calls, verdicts = run.open.reply.calls, run.open.verdicts
