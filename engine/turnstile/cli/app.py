@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from turnstile.cli import options
-from turnstile.cli.entry import Commands
+from turnstile.cli import options, stored
+from turnstile.cli.entry import group
 from turnstile.cli.options import Settings
 
 EXAMPLES = """Examples:
@@ -40,7 +40,7 @@ CHAT_EXAMPLES = """Examples:
 
 \b
   turnstile chat assistant
-  turnstile chat my_module:agent --store runs.db --session monday
+  turnstile chat my_module:agent --session monday
 
 Commands within: /tools, /why (explains the last run), /help, /exit.
 Ctrl-C cancels a run and keeps the chat; Ctrl-D leaves.
@@ -51,7 +51,7 @@ DIAGRAM_EXAMPLES = """Examples:
   turnstile diagram                              the machine that every agent has, as Mermaid
   turnstile diagram my_module:agent --format dot
   turnstile diagram --format svg -o machine.svg
-  turnstile diagram --run 3f9a0c1b2d4e --store runs.db -o run.png
+  turnstile diagram --run 3f9a -o run.png
 
 `turnstile run … --diagram FILE` draws a run as it ends.
 """
@@ -63,26 +63,12 @@ LIST_EXAMPLES = """Examples:
 """
 
 
-# Plain help instead of rich's: it loads nothing more, and reads the same in a pipe.
-def _group(name: str, text: str, epilog: str) -> typer.Typer:
-    return typer.Typer(
-        name=name,
-        cls=Commands,
-        help=text,
-        epilog=epilog,
-        rich_markup_mode=None,
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-
-app = _group("turnstile", "Run LLM agents whose loop is a state machine: watched, stepped, drawn and logged.", EXAMPLES)
-agents_app = _group("agents", "The installed agents.", LIST_EXAMPLES.format("agents"))
-tools_app = _group("tools", "The tools of agents.", LIST_EXAMPLES.format("tools"))
-models_app = _group("models", "The models that can be asked.", LIST_EXAMPLES.format("models"))
-for group in (agents_app, tools_app, models_app):
-    app.add_typer(group)
+app = group("turnstile", "Run LLM agents whose loop is a state machine: watched, stepped, drawn and logged.", EXAMPLES)
+agents_app = group("agents", "The installed agents.", LIST_EXAMPLES.format("agents"))
+tools_app = group("tools", "The tools of agents.", LIST_EXAMPLES.format("tools"))
+models_app = group("models", "The models that can be asked.", LIST_EXAMPLES.format("models"))
+for listed in (agents_app, tools_app, models_app):
+    app.add_typer(listed)
 
 
 class Format(StrEnum):
@@ -108,7 +94,6 @@ Drawn = Annotated[
 RunId = Annotated[
     str | None, typer.Option("--run", metavar="ID", help="Draw this run of the store, in place of a machine.")
 ]
-KeptIn = Annotated[str | None, typer.Option(metavar="FILE", help="The store that keeps the run.")]
 WrittenAs = Annotated[
     Format | None, typer.Option("--format", help="What to write; without it what FILE ends with says, else mermaid.")
 ]
@@ -177,7 +162,7 @@ def diagram(
     agent: options.SomeAgentName = None,
     *,
     run: RunId = None,
-    store: KeptIn = None,
+    store: options.StoreRead = None,
     written_as: WrittenAs = None,
     output: Output = None,
 ) -> None:
@@ -210,3 +195,6 @@ def models_list(*, json: options.AsJson = False) -> None:
     from turnstile.cli import listing
 
     listing.show(listing.models(), as_json=json, nothing="no providers")
+
+
+stored.add_to(app)

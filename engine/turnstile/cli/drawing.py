@@ -10,15 +10,12 @@ from typing import Any
 
 from turnstile.cli.faults import Misuse
 from turnstile.cli.finding import find
-from turnstile.cli.preparing import file_store
 from turnstile.cli.screen import Screen
-from turnstile.core.errors import NoRow
-from turnstile.core.fold import walk
+from turnstile.cli.storing import opened, read_run
 from turnstile.core.machine import Machine, loop
-from turnstile.core.step import Transition
 from turnstile.diagram import Diagram
 from turnstile.diagram import diagram as picture_of
-from turnstile.ports import Record
+from turnstile.replay import Replay
 from turnstile.result import Result
 
 FORMATS = {".mmd": "mermaid", ".mermaid": "mermaid", ".svg": "svg", ".png": "png", ".dot": "dot", ".gv": "dot"}
@@ -32,42 +29,29 @@ def diagram(name: str | None, run_id: str | None, store: str | None, wanted: str
         TurnstileError: There is nothing to draw, or nowhere to write it.
     """
     written_as = format_of(output, wanted)
-    machine = find(name).agent.machine if name is not None else loop
-    if run_id is None:
-        if store is not None:
-            raise Misuse("--store names where a run is kept; add --run ID, or leave it out to draw the machine")
-        write(picture_of(machine), written_as, output)
+    machine = find(name).agent.machine if name is not None else None
+    if run_id is not None:
+        again = asyncio.run(_load(store, run_id, machine))
+        write(picture_of(again.transitions, machine=again.machine), written_as, output)
         return
-    if store is None:
-        raise Misuse(f"run {run_id!r} must be looked for in a file; add --store FILE, the one it was run with")
-    if not Path(store).is_file():
-        raise Misuse(f"no store {store!r} to look for run {run_id!r} in; give the file that it was run with")
-    moves = _moves(asyncio.run(_records(store, run_id, machine)), machine, run_id)
-    write(picture_of(moves, machine=machine), written_as, output)
+    if store is not None:
+        raise Misuse("--store names where a run is kept; add --run ID, or leave it out to draw the machine")
+    write(picture_of(machine or loop), written_as, output)
 
 
-async def _records(path: str, run_id: str, machine: Machine) -> tuple[Record, ...]:
-    store = file_store(path, machine)
-    try:
-        records = await store.load(run_id)
-    finally:
-        await store.aclose()
-    if not records:
-        raise Misuse(f"no run {run_id!r} in {path!r}; the summary that a run ends with has its id")
-    return records
+async def _load(path: str | None, run_id: str, machine: Machine | None) -> Replay:
+    """The run with all its moves.
 
-
-def _moves(records: tuple[Record, ...], machine: Machine, run_id: str) -> list[Transition]:
-    """The transitions that the records made, with the times that they took."""
-    events = [record.event for record in records]
-    try:
-        return [
-            move._replace(at=record.at, duration_ms=record.duration_ms)
-            for record, (_, move) in zip(records, walk(machine, events), strict=True)
-            if move is not None
-        ]
-    except NoRow as error:
-        raise Misuse(f"run {run_id!r} was made with another machine ({error}); name its agent, too") from error
+    Raises:
+        Misuse: The machine is not the one that it was made with.
+    """
+    async with opened(path, machine) as store:
+        again = await read_run(store, run_id, machine)
+    if again.divergence is not None and again.divergence.what == "row":
+        raise Misuse(
+            f"run {again.run.run_id!r} was made with another machine ({again.divergence}); name its agent, too"
+        )
+    return again
 
 
 def format_of(output: str | None, wanted: str | None = None) -> str:

@@ -57,6 +57,20 @@ class Commands(TyperGroup):
         sys.exit(status or DONE)
 
 
+def group(name: str, text: str, epilog: str) -> typer.Typer:
+    """A group of commands, with plain help instead of rich's: it loads nothing more, and reads the same in a pipe."""
+    return typer.Typer(
+        name=name,
+        cls=Commands,
+        help=text,
+        epilog=epilog,
+        rich_markup_mode=None,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
 def _mend_streams() -> None:
     """Make standard error somewhere to write to, and let no text be unwritable for its characters."""
     if sys.stderr is None:

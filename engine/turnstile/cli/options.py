@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from turnstile.cli.installed import complete
+from turnstile.cli.installed import complete, complete_run
 
 AgentName = Annotated[
     str,
@@ -31,7 +31,28 @@ Model = Annotated[
 ]
 StoreFile = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Keep runs in this file. Without it, or as `memory`, they end with the process."),
+    typer.Option(
+        metavar="FILE",
+        help="Keep runs in this file; in `memory` they end with the process. Without it: a store that the agent "
+        "brings, else $TURNSTILE_DB, else runs.db in your folder for state.",
+    ),
+]
+StoreRead = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="FILE",
+        help="The file that keeps runs. Without it: $TURNSTILE_DB, else your own runs.db.",
+    ),
+]
+StoredRun = Annotated[
+    str, typer.Argument(metavar="ID", help="A run, by its id or the beginning of it.", autocompletion=complete_run)
+]
+OfAgent = Annotated[
+    str | None,
+    typer.Option(
+        "--agent", metavar="AGENT", help="The run's agent, if its machine is its own.", autocompletion=complete
+    ),
 ]
 Session = Annotated[
     str | None,

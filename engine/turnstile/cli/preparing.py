@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from turnstile.agent import Agent, RunOptions
@@ -16,20 +15,15 @@ from turnstile.cli.finding import Found, find
 from turnstile.cli.options import Settings
 from turnstile.cli.progress import Progress
 from turnstile.cli.screen import Screen
+from turnstile.cli.storing import MEMORY, file_store, path_of
 from turnstile.cli.unsaved import WatchedStore, told
 from turnstile.core.errors import ModelNotFound, StoreError
-from turnstile.core.events import EVENTS
-from turnstile.core.machine import Machine
 from turnstile.models import first_available
-from turnstile.ports import ModelClient, Observer
+from turnstile.ports import ModelClient, Observer, Store
 from turnstile.stores import MemoryStore
 
 if TYPE_CHECKING:
     from turnstile.log import JsonLog
-    from turnstile.stores import SQLiteStore
-
-MEMORY = "memory"
-"""What ``--store`` is given for a store that ends with the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +74,16 @@ class Job:
 
     def __init__(self, found: Found, choice: Choice, settings: Settings, screen: Screen) -> None:
         self.agent: Agent[Any] = copy(found.agent)  # the one found is its module's own, and stays as it is
+        self.agent.origin = found.name
         self.settings = settings
         self.screen = screen
         self.models = choice.models
         self._limits = self.agent.limits
         if settings.max_turns is not None:
             self._limits = replace(self._limits, turns=settings.max_turns)
-        self._store = self.agent.store
-        if settings.store is not None:
-            self._store = MemoryStore() if settings.store == MEMORY else file_store(settings.store, self.agent.machine)
+        self._store, self.kept_in = _store_of(self.agent, settings.store)
         self._watched = self.agent.store = WatchedStore(self._store)
         self._log = _log(settings)
-        kept = settings.store or "the agent's own store"
-        self.kept_in = "" if isinstance(self._store, MemoryStore) else kept
 
     @property
     def streams(self) -> bool:
@@ -149,10 +140,20 @@ def prepare(name: str, settings: Settings, screen: Screen) -> Job:
     job = Job(found, choice, settings, screen)
     screen.say(str(choice))
     if settings.session is not None and not job.kept_in:
-        screen.say(
-            f"note: session {settings.session!r} is kept in memory and ends with this process; --store FILE keeps it"
-        )
+        screen.say(f"note: session {settings.session!r} is kept in memory and ends with this process")
     return job
+
+
+def _store_of(agent: Agent[Any], wanted: str | None) -> tuple[Store, str]:
+    """The store of an agent's runs and where that is, for people; empty when it ends with the process.
+
+    That is what ``--store`` names, else a store that the agent brings, else the user's file.
+    """
+    if wanted == MEMORY:
+        return MemoryStore(), ""
+    if wanted is None and type(agent.store) is not MemoryStore:  # an agent that names no store has one in memory
+        return agent.store, "" if isinstance(agent.store, MemoryStore) else "the agent's own store"
+    return file_store(wanted, agent.machine), str(path_of(wanted))
 
 
 def _log(settings: Settings) -> JsonLog | None:
@@ -161,18 +162,3 @@ def _log(settings: Settings) -> JsonLog | None:
     from turnstile.log import JsonLog
 
     return JsonLog(settings.log_json, content=settings.log_content)
-
-
-def file_store(path: str, machine: Machine) -> SQLiteStore:
-    """The store in a file, for runs of a machine, whose own events it can read.
-
-    Raises:
-        Misuse: Its folder is missing.
-    """
-    from turnstile.stores import SQLiteStore
-
-    folder = Path(path).parent  # the store would make it, and so would hide that its name was mistyped
-    if not folder.exists():
-        raise Misuse(f"no folder {str(folder)!r} for the store {path!r}; make it, or name a file in one that exists")
-    own = {event: None for row in machine.rows for event in row.events if event not in EVENTS}
-    return SQLiteStore(path, events=own)

@@ -114,7 +114,7 @@ def kept(result: Result[Any], store: str) -> str:
     exchanges = [item for item in result.run.history[start:] if isinstance(item, Exchange)]
     results = [given for item in exchanges for given in item.results if given.status in {"ok", "error"}]
     what = f"kept {_count(result.run.turns, 'turn')} and {_count(len(results), 'tool result')} of run {result.run_id}"
-    return f"{what} in {store}" if store else f"{what} in memory only; --store FILE would keep them beyond this process"
+    return f"{what} in {store}" if store else f"{what} in memory only, which ends with this process"
 
 
 def _count(number: int, what: str) -> str:

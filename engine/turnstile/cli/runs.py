@@ -1,0 +1,246 @@
+"""`turnstile runs list`, `delete`, `export` and `audit`: the stored runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+from turnstile.cli.faults import DONE, FAILED, Misuse
+from turnstile.cli.screen import Screen, json_text, one_line
+from turnstile.cli.storing import entries_of, machine_of, opened, path_of, run_of
+from turnstile.core.errors import TurnstileError
+from turnstile.core.strict_json import JsonValue
+from turnstile.ports import RunEntry, Store, Summary
+from turnstile.replay import audit as audit_run
+from turnstile.replay import export as export_run
+from turnstile.replay import replay, summary_of
+from turnstile.stores import SQLiteStore
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which runs a list shows.
+
+    Attributes:
+        limit: How many at most.
+        before: Only runs that began before this one.
+        session: Only those of this session.
+        live: Only those that have not ended.
+    """
+
+    limit: int
+    before: str | None
+    session: str | None
+    live: bool
+
+
+def list_runs(store: str | None, wanted: Wanted, *, as_json: bool) -> None:
+    """Write the stored runs to standard output, the newest first."""
+    if store is None and not path_of(None).exists():  # nothing was ever run
+        _show((), as_json=as_json)
+        return
+    _show(asyncio.run(_entries(store, wanted)), as_json=as_json)
+
+
+async def _entries(path: str | None, wanted: Wanted) -> tuple[RunEntry, ...]:
+    async with opened(path) as store:
+        before = None if wanted.before is None else await run_of(store, wanted.before)
+        entries = await store.runs(most=wanted.limit, before=before, session=wanted.session, live=wanted.live)
+        return tuple([await _summed(store, entry) for entry in entries])
+
+
+async def _summed(store: Store, entry: RunEntry) -> RunEntry:
+    """An entry with its summary, also of a run that is older than summaries, if its journal can be read."""
+    if entry.summary.state:
+        return entry
+    from dataclasses import replace
+
+    try:
+        run = replay(await store.load(entry.run_id)).run
+    except TurnstileError:
+        return entry
+    return replace(entry, summary=summary_of(run), prompt=entry.prompt or one_line(run.start.prompt))
+
+
+def _show(entries: Sequence[RunEntry], *, as_json: bool) -> None:
+    screen = Screen()
+    if as_json:
+        screen.answer(json_text([_as_json(entry) for entry in entries]))
+        return
+    if not entries:
+        screen.warn("no runs")
+        return
+    rows = [_row(entry) for entry in entries]
+    if sys.stdout.isatty():
+        _table(rows)
+    else:
+        for row in rows:
+            screen.answer("\t".join(row))
+
+
+def _as_json(entry: RunEntry) -> dict[str, JsonValue]:
+    values: dict[str, JsonValue] = asdict(entry)
+    values.pop("summary")
+    return {**values, **asdict(entry.summary)}
+
+
+COLUMNS = ("id", "when", "agent", "state", "turns", "tokens", "cost", "prompt")
+
+
+def _row(entry: RunEntry) -> tuple[str, ...]:
+    summary = entry.summary
+    return (
+        entry.run_id,
+        moment(entry.started),
+        one_line(entry.agent, 40),
+        standing(summary, entry.holder),
+        str(summary.turns) if summary.state else "",
+        f"{summary.tokens:,}" if summary.tokens else "",
+        f"${summary.cost:.4f}" if summary.cost else "",
+        one_line(entry.prompt, 200),
+    )
+
+
+def standing(summary: Summary, holder: str = "") -> str:
+    """How a run stands, in a few words: its state, and why it ended or who drives it."""
+    if summary.reason:
+        return f"{summary.state}: {summary.reason}"
+    return f"{summary.state}, driven by {one_line(holder, 80)}" if holder else summary.state
+
+
+def moment(at: float) -> str:
+    """A time as the user's clock shows it."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _table(rows: Sequence[Sequence[str]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for place, name in enumerate(COLUMNS):
+        last = name == "prompt"
+        table.add_column(
+            name,
+            no_wrap=name != "state",
+            justify="right" if name in {"turns", "tokens", "cost"} else "left",
+            overflow="ellipsis" if last else "fold",
+            min_width=None if last else max(len(name), *(len(row[place]) for row in rows)) if name == "id" else None,
+        )
+    for row in rows:
+        table.add_row(*map(Text, row))  # as text: what stands in brackets is no markup
+    Console(file=sys.stdout).print(table)
+
+
+def delete(ids: Sequence[str], store: str | None, *, yes: bool) -> None:
+    """Forget runs, once the user has said yes.
+
+    Raises:
+        TurnstileError: One is not there, or is being driven; those before it are gone.
+    """
+    if not yes and not (sys.stdin is not None and sys.stdin.isatty()):
+        raise Misuse("deleting cannot be undone, and there is no terminal to ask at; add --yes")
+    asyncio.run(_delete(ids, store, yes=yes))
+
+
+async def _delete(ids: Sequence[str], path: str | None, *, yes: bool) -> None:
+    screen = Screen()
+    async with opened(path) as store:
+        meant = list(dict.fromkeys([await run_of(store, each) for each in ids]))  # all, before any is gone
+        if not yes and not _agrees(meant):
+            raise Misuse("nothing was deleted")
+        for run_id in meant:
+            await store.delete(run_id)
+            screen.warn(f"deleted run {run_id}")
+
+
+def _agrees(ids: Sequence[str]) -> bool:
+    sys.stderr.write(f"delete {', '.join(ids)} for good? [y/N] ")
+    sys.stderr.flush()
+    try:
+        return input().strip().lower() in {"y", "yes"}
+    except (EOFError, KeyboardInterrupt):
+        sys.stderr.write("\n")
+        return False
+
+
+def export(run_id: str | None, store: str | None, output: str | None, *, every: bool) -> int:
+    """Write a run, or all, as JSON lines, and give the exit status: a damaged run is named, and the rest written.
+
+    Raises:
+        TurnstileError: There is nothing to export, or nowhere to write it.
+    """
+    if (run_id is None) != every:
+        raise Misuse("name the run to export, or all with --all" if run_id is None else "give a run's ID or --all")
+    if output is not None and not Path(output).parent.is_dir():
+        raise Misuse(f"no folder {str(Path(output).parent)!r} for {output!r}; make it, or write somewhere else")
+    return asyncio.run(_export(run_id, store, output))
+
+
+async def _export(run_id: str | None, path: str | None, output: str | None) -> int:
+    screen, sound = Screen(), True
+    try:
+        target = None if output is None else Path(output).open("wb")  # noqa: SIM115, ASYNC230 - closed below; short
+    except OSError as error:
+        raise Misuse(f"{output!r} cannot be written: {error.strerror}; give a file that is yours to write") from error
+    async with opened(path) as store:
+        async for each in _ids(store, run_id):
+            exported = await export_run(store, each)
+            if target is None:
+                screen.answer_bytes(exported.text)
+            else:
+                target.write(exported.text)
+            damage = exported.damage
+            if damage is not None:
+                sound = False
+                screen.warn(f"turnstile runs export: {damage}")
+    if target is not None:
+        target.close()
+    return DONE if sound else FAILED
+
+
+async def _ids(store: SQLiteStore, run_id: str | None) -> AsyncIterator[str]:
+    """The id of the run that is meant, or of all."""
+    if run_id is not None:
+        yield await run_of(store, run_id)
+        return
+    async for entry in entries_of(store):
+        yield entry.run_id
+
+
+def audit(run_id: str | None, store: str | None, agent: str | None) -> int:
+    """Check a run, or all runs and the file that keeps them, and give the exit status: 1 when something is wrong.
+
+    Raises:
+        TurnstileError: The store cannot be read at all.
+    """
+    return asyncio.run(_audit(run_id, store, agent))
+
+
+async def _audit(run_id: str | None, path: str | None, agent: str | None) -> int:
+    screen, machine = Screen(), machine_of(agent)
+    runs = records = 0
+    async with opened(path, machine) as store:
+        problems = [] if run_id is not None else [*await store.check()]
+        meant = None if run_id is None else await run_of(store, run_id)
+        async for entry in entries_of(store):
+            if meant in (None, entry.run_id):
+                found = await audit_run(store, entry.run_id, machine, entry.summary)
+                runs, records = runs + 1, records + found.records
+                if found.problem and not any(found.problem.endswith(problem) for problem in problems):
+                    problems.append(found.problem)
+    for problem in problems:
+        screen.answer(one_line(problem, 1000))
+    if not problems:
+        screen.answer(f"{_count(runs, 'run')}, {_count(records, 'record')}: all as it was written")
+    return FAILED if problems else DONE
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
