@@ -17,6 +17,8 @@ from typing import Literal
 
 import apsw
 
+from ledger import Entry
+
 SECTOR = 512  # bytes that a disk writes as a whole; those with larger sectors tear less
 
 _names = itertools.count()
@@ -27,16 +29,18 @@ class Operation:
     """One thing that was done to a file.
 
     Attributes:
-        kind: What; ``mark`` is no operation, but a moment that whoever drives the disk wants to know again.
-        path: The file; of a mark, its name.
+        kind: What; ``mark`` is no operation, but something that came to be known between two.
+        path: The file.
         offset: Where it was written, or the length it was cut to.
         data: What was written.
+        entry: Of a mark: what came to be known.
     """
 
     kind: Literal["open", "write", "truncate", "sync", "delete", "mark"]
-    path: str
+    path: str = ""
     offset: int = 0
     data: bytes = b""
+    entry: Entry | None = None
 
 
 @dataclass(slots=True)
@@ -88,9 +92,9 @@ class Disk(apsw.VFS):
         with self._lock:
             self.log.append(operation)
 
-    def mark(self, name: str) -> None:
-        """Record a moment."""
-        self.did(Operation("mark", name))
+    def mark(self, entry: Entry) -> None:
+        """Record that something is known now."""
+        self.did(Operation("mark", entry=entry))
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802 - SQLite's name
         """Open a file."""

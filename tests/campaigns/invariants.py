@@ -67,7 +67,8 @@ def chained(case: Case) -> Iterator[str]:
 def sealed(previous: bytes, row: Row) -> bytes:
     """The seal that a record should have."""
     numbers = struct.pack(">qdd", row.seq, row.at, row.duration_ms)
-    return hashlib.sha256(previous + numbers + row.event).digest()
+    taken = row.row.encode() + b"\0" if row.row else b""
+    return hashlib.sha256(previous + numbers + taken + row.event).digest()
 
 
 def lawful(case: Case) -> Iterator[str]:

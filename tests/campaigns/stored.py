@@ -1,0 +1,51 @@
+"""Reads a run out of a SQLite file as it is stored, with none of the engine's own reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from case import Case, Head, Row
+from ledger import Entry
+from turnstile import Machine
+from turnstile.core.machine import loop
+from turnstile.ports import Summary
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[apsw.Connection]:
+    """A connection to a file, closed afterwards without touching it more than that needs."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def run_ids(connection: apsw.Connection) -> tuple[str, ...]:
+    """Ids of all runs, oldest first; none where the tables were not made yet."""
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'runs'").fetchall():
+        return ()
+    return tuple(str(run_id) for (run_id,) in connection.execute("SELECT id FROM runs ORDER BY number").fetchall())
+
+
+def case_of(
+    connection: apsw.Connection, run_id: str, ledger: tuple[Entry, ...] = (), *, machine: Machine = loop
+) -> Case:
+    """A run as a file holds it, with what is known of it from outside."""
+    ((number, seq, seal, *summary),) = connection.execute(
+        "SELECT number, seq, seal, state, reason, turns, tokens, cost FROM runs WHERE id = ?", (run_id,)
+    ).fetchall()
+    rows = tuple(
+        Row(*values)
+        for values in connection.execute(
+            "SELECT seq, at, duration_ms, row, event, seal FROM records WHERE run = ? ORDER BY seq", (number,)
+        ).fetchall()
+    )
+    ((epoch,),) = connection.execute(
+        "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'leases'"
+    ).fetchall()
+    return Case(run_id, rows, Head(seq, seal, Summary(*summary), epoch), ledger, machine)
