@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 
@@ -36,16 +37,25 @@ def case_of(
     connection: apsw.Connection, run_id: str, ledger: tuple[Entry, ...] = (), *, machine: Machine = loop
 ) -> Case:
     """A run as a file holds it, with what is known of it from outside."""
-    ((number, seq, seal, *summary),) = connection.execute(
-        "SELECT number, seq, seal, state, reason, turns, tokens, cost FROM runs WHERE id = ?", (run_id,)
-    ).fetchall()
+    number, seq, seal, *summary = one(
+        connection, "SELECT number, seq, seal, state, reason, turns, tokens, cost FROM runs WHERE id = ?", run_id
+    )
     rows = tuple(
         Row(*values)
-        for values in connection.execute(
-            "SELECT seq, at, duration_ms, row, event, seal FROM records WHERE run = ? ORDER BY seq", (number,)
-        ).fetchall()
+        for values in every(
+            connection, "SELECT seq, at, duration_ms, row, event, seal FROM records WHERE run = ? ORDER BY seq", number
+        )
     )
-    ((epoch,),) = connection.execute(
-        "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'leases'"
-    ).fetchall()
+    (epoch,) = one(connection, "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'leases'")
     return Case(run_id, rows, Head(seq, seal, Summary(*summary), epoch), ledger, machine)
+
+
+def every(connection: apsw.Connection, query: str, *values: object) -> list[tuple[Any, ...]]:
+    """All rows of a query, whose types are the schema's matter."""
+    return connection.execute(query, values).fetchall()  # type: ignore[arg-type]
+
+
+def one(connection: apsw.Connection, query: str, *values: object) -> tuple[Any, ...]:
+    """The one row of a query."""
+    (row,) = every(connection, query, *values)
+    return row
