@@ -13,12 +13,10 @@ from turnstile.testing.store_case import (
     LIVE,
     Case,
     Check,
-    Mailbox,
     ignore,
     new_name,
     refused,
     same,
-    until,
 )
 
 
@@ -68,7 +66,7 @@ async def release_comes_after_appends(case: Case) -> None:
             return False
         return True
 
-    await until(is_claimed, "a run whose lease was released cannot be claimed")
+    await case.until(is_claimed, "a run whose lease was released cannot be claimed")
     found = await case.other.load(lease.run_id)
     same([record.event for record in found[1:]], [MessageInjected(text) for text in texts])
     await asyncio.gather(*appends)
@@ -78,7 +76,7 @@ async def stale_lease_changes_nothing(case: Case) -> None:
     """An append under a lease that another has by now raises `RunIsLeased`, and keeps and takes away nothing."""
     old = await case.begin()
     await case.free(old)
-    box = Mailbox()
+    box = case.mailbox()
     new = await case.claim(old.run_id, other=True)
     await case.store.post(old.run_id, Cancelled("stay"))
     before = await case.store.load(old.run_id), await case.store.find(old.run_id)

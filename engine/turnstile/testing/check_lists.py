@@ -7,7 +7,7 @@ from dataclasses import replace
 from turnstile.core.errors import NoSuchRun, RunExists, RunIsLeased
 from turnstile.core.events import Cancelled, MessageInjected
 from turnstile.ports import Record, RunEntry, Summary
-from turnstile.testing.store_case import ENDED, LIVE, Case, Check, Mailbox, new_name, refused, same
+from turnstile.testing.store_case import ENDED, LIVE, Case, Check, new_name, refused, same
 
 _MOST_OF_PROMPT = 200  # characters: about a hundred are asked for; a whole prompt does not belong into a list
 
@@ -98,7 +98,7 @@ async def deleted_is_gone(case: Case) -> None:
     same([entry.run_id for entry in await case.store.runs(session=session)], [before.run_id])
     same(await case.store.newest(session), before.run_id)
     await refused(NoSuchRun, case.store.delete(lease.run_id))
-    box = Mailbox()
+    box = case.mailbox()
     await case.begin(lease.run_id, session=session, deliver=box.deliver)
     await case.store.post(lease.run_id, Cancelled("of the new run"))
     same((await box.next()).event, Cancelled("of the new run"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from turnstile.core.errors import RunFinished
 from turnstile.core.events import ApprovalDecided, Cancelled, Event, MessageInjected
 from turnstile.ports import Record
-from turnstile.testing.store_case import LIVE, Case, Check, Mailbox, refused, same
+from turnstile.testing.store_case import LIVE, Case, Check, refused, same
 
 _LETTERS: tuple[Event, ...] = (
     MessageInjected('line\nbreak, "quotes", 大理, lone \ud83d'),
@@ -16,7 +16,7 @@ _LETTERS: tuple[Event, ...] = (
 
 async def letters_reach_the_holder(case: Case) -> None:
     """Letters to a run that is driven reach its driver, in order and unchanged; who posts is told who that is."""
-    box = Mailbox()
+    box = case.mailbox()
     lease = await case.begin(deliver=box.deliver)
     for letter in _LETTERS:
         same(bool(await case.other.post(lease.run_id, letter)), True)
@@ -29,14 +29,14 @@ async def letters_wait(case: Case) -> None:
     await case.free(lease)
     for letter in _LETTERS:
         same(await case.store.post(lease.run_id, letter), "")
-    box = Mailbox()
+    box = case.mailbox()
     await case.claim(lease.run_id, box.deliver)
     same([(await box.next()).event for _ in _LETTERS], list(_LETTERS))
 
 
 async def letters_are_taken_once(case: Case) -> None:
     """A letter that was taken with an append is gone; one that wasn't reaches the next who drives the run."""
-    box, later = Mailbox(), Mailbox()
+    box, later = case.mailbox(), case.mailbox()
     lease = await case.begin(deliver=box.deliver)
     for letter in _LETTERS:
         await case.store.post(lease.run_id, letter)
@@ -51,7 +51,7 @@ async def letters_are_taken_once(case: Case) -> None:
 
 async def letters_stay_with_their_run(case: Case) -> None:
     """A letter reaches its own run, and no other run can take it away."""
-    box, other = Mailbox(), Mailbox()
+    box, other = case.mailbox(), case.mailbox()
     lease = await case.begin(deliver=box.deliver)
     apart = await case.begin(deliver=other.deliver)
     await case.store.post(apart.run_id, Cancelled("apart"))
@@ -60,14 +60,14 @@ async def letters_stay_with_their_run(case: Case) -> None:
     await case.store.post(lease.run_id, Cancelled("mine"))
     same((await box.next()).event, Cancelled("mine"))
     await case.free(apart)
-    again = Mailbox()
+    again = case.mailbox()
     await case.claim(apart.run_id, again.deliver)
     same(await again.next(), letter)
 
 
 async def the_end_empties_the_mailbox(case: Case) -> None:
     """A run that has ended takes no letters (`RunFinished`), and those that waited are gone."""
-    box, later = Mailbox(), Mailbox()
+    box, later = case.mailbox(), case.mailbox()
     lease = await case.begin(deliver=box.deliver)
     await case.store.post(lease.run_id, Cancelled("too late"))
     await box.next()

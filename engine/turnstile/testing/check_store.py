@@ -61,7 +61,7 @@ _EVENTS = (
 )
 
 
-def check_store(store: Store, other: Store | None = None) -> None:
+def check_store(store: Store, other: Store | None = None, *, patience: float = 30.0) -> None:
     """Check that a store keeps every promise of `turnstile.ports.Store`; the runs that the check writes stay in it.
 
     Each promise is checked in an event loop of its own, since `Agent.run_sync` has one for each call.
@@ -70,6 +70,7 @@ def check_store(store: Store, other: Store | None = None) -> None:
         store: The store, open and ready.
         other: Another store for the same place, such as another process would have. It is asked wherever somebody else
             is; without it, the same store is.
+        patience: Seconds after which what should have come by itself, such as a letter, counts as never coming.
 
     Raises:
         AssertionError: A promise that it does not keep, in words.
@@ -79,7 +80,7 @@ def check_store(store: Store, other: Store | None = None) -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         for check in CHECKS:
-            asyncio.run(_run(check, store, other or store))
+            asyncio.run(check_one(check, store, other or store, patience))
         return
     raise InsideEventLoop("check_store(store)", "await asyncio.to_thread(check_store, store)")
 
@@ -203,8 +204,13 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-async def _run(check: Check, store: Store, other: Store) -> None:
-    case = Case(store, other)
+async def check_one(check: Check, store: Store, other: Store, patience: float) -> None:
+    """Check one promise.
+
+    Raises:
+        AssertionError: It is not kept.
+    """
+    case = Case(store, other, patience)
     try:
         await check(case)
     except AssertionError as error:

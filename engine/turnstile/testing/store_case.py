@@ -12,7 +12,6 @@ from turnstile.core.events import RunStarted
 from turnstile.ports import Deliver, Lease, Letter, Record, Store, Summary
 
 AT_ONCE = 20  # as many as a busy program's runs: enough that records of several runs share a commit
-PATIENCE = 30.0  # seconds for what comes by itself: far more than it needs, so that only what never comes fails
 LIVE = Summary("await_model")
 ENDED = Summary("done", "answered", 1, 10, 0.5)
 
@@ -23,11 +22,13 @@ class Case:
     Attributes:
         store: The store.
         other: Another of its kind for the same place, or the same one.
+        patience: Seconds after which what should have come by itself counts as never coming.
     """
 
-    def __init__(self, store: Store, other: Store) -> None:
+    def __init__(self, store: Store, other: Store, patience: float) -> None:
         self.store = store
         self.other = other
+        self.patience = patience
         self._leases: list[tuple[Store, Lease]] = []
 
     async def begin(
@@ -67,7 +68,24 @@ class Case:
             holders = {entry.run_id: entry.holder for entry in await self.store.runs(most=5 * AT_ONCE)}
             return not holders.get(lease.run_id)
 
-        await until(is_free, f"run {lease.run_id!r} is still held although its lease was released")
+        await self.until(is_free, f"run {lease.run_id!r} is still held although its lease was released")
+
+    def mailbox(self) -> Mailbox:
+        """A mailbox to look into."""
+        return Mailbox(self.patience)
+
+    async def until(self, holds: Callable[[], Awaitable[bool]], otherwise: str) -> None:
+        """Wait for something that comes about by itself.
+
+        Raises:
+            AssertionError: It doesn't.
+        """
+        try:
+            async with asyncio.timeout(self.patience):
+                while not await holds():  # noqa: ASYNC110 - what is waited for may happen in another process
+                    await asyncio.sleep(0.001)
+        except TimeoutError:
+            raise AssertionError(f"{otherwise}, after {self.patience} s") from None
 
     def leave(self) -> None:
         """Let go of all that the check held."""
@@ -78,7 +96,8 @@ class Case:
 class Mailbox:
     """Takes a run's letters, from whatever thread they come."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._letters: asyncio.Queue[Letter] = asyncio.Queue()
         self._newest = 0
@@ -95,27 +114,13 @@ class Mailbox:
             AssertionError: None comes.
         """
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._patience):
                 while (letter := await self._letters.get()).number <= self._newest:
                     pass
         except TimeoutError:
-            raise AssertionError(f"no letter arrived within {PATIENCE} s") from None
+            raise AssertionError(f"no letter arrived within {self._patience} s") from None
         self._newest = letter.number
         return letter
-
-
-async def until(holds: Callable[[], Awaitable[bool]], otherwise: str) -> None:
-    """Wait for something that comes about by itself.
-
-    Raises:
-        AssertionError: It doesn't.
-    """
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while not await holds():  # noqa: ASYNC110 - what is waited for may happen in another process
-                await asyncio.sleep(0.001)
-    except TimeoutError:
-        raise AssertionError(f"{otherwise}, after {PATIENCE} s") from None
 
 
 def ignore(letter: Letter) -> None:
