@@ -21,9 +21,9 @@ def rows_of(*events: Event) -> list[Row]:
     rows: list[Row] = []
     previous = first_seal(RUN)
     for seq, event in enumerate(events, 1):
-        text = codec.encode(event)
-        previous = seal(previous, seq, seq + 0.5, 1.25, text)
-        rows.append((seq, seq + 0.5, 1.25, text, previous))
+        text, row = codec.encode(event), "" if seq == 1 else "injected"
+        previous = seal(previous, seq, seq + 0.5, 1.25, text, row=row)
+        rows.append((seq, seq + 0.5, 1.25, row, text, previous))
     return rows
 
 
@@ -41,17 +41,19 @@ def test_whole_rows_are_records() -> None:
     """What was written is what is read, times included."""
     records = check(WHOLE)
     assert records[0] == Record(RunStarted(RUN, "prompt"), at=1.5, duration_ms=1.25)
-    assert records[4] == Record(MessageInjected("message 3"), at=5.5, duration_ms=1.25)
+    assert records[4] == Record(MessageInjected("message 3"), at=5.5, duration_ms=1.25, row="injected")
 
 
 def flipped(value: object) -> object:
     """Another value of the same type."""
+    if isinstance(value, str):
+        return f"{value}!"
     return bytes([value[0] ^ 1]) + value[1:] if isinstance(value, bytes) else value + 1  # type: ignore[operator]
 
 
-@given(st.integers(0, len(WHOLE) - 1), st.integers(0, 4))
+@given(st.integers(0, len(WHOLE) - 1), st.integers(0, 5))
 def test_a_changed_value_is_found(index: int, column: int) -> None:
-    """Every column is covered: number, times, text and seal."""
+    """Every column is covered: number, times, row, text and seal."""
     row = list(WHOLE[index])
     row[column] = flipped(row[column])
     with pytest.raises(RecordDamaged) as found:
@@ -68,8 +70,8 @@ def test_a_changed_value_is_found(index: int, column: int) -> None:
         pytest.param(WHOLE[:-1], 5, id="cut at the end"),
         pytest.param([], 1, id="all gone"),
         pytest.param(WHOLE + rows_of(*[MessageInjected("")] * 6)[5:], 6, id="one put on"),
-        pytest.param([(1, 1.5, 1.25, "text", b""), *WHOLE[1:]], 1, id="another type"),
-        pytest.param([WHOLE[0][:4], *WHOLE[1:]], 1, id="another shape"),
+        pytest.param([(1, 1.5, 1.25, "", "text", b""), *WHOLE[1:]], 1, id="another type"),
+        pytest.param([WHOLE[0][:5], *WHOLE[1:]], 1, id="another shape"),
     ],
 )
 def test_rows_out_of_place_are_found(rows: list[Row], seq: int) -> None:
@@ -97,7 +99,7 @@ def test_a_sound_record_of_an_unknown_event_is_the_codecs_matter() -> None:
     text = b'{"v": 1, "type": "Elsewhere"}'
     sealed = seal(first_seal(RUN), 1, 0.0, 0.0, text)
     with pytest.raises(CodecError, match="Elsewhere"):
-        verified(RUN, [(1, 0.0, 0.0, text, sealed)], 1, sealed, codec=codec, place="runs.db")
+        verified(RUN, [(1, 0.0, 0.0, "", text, sealed)], 1, sealed, codec=codec, place="runs.db")
 
 
 @pytest.mark.parametrize(
@@ -106,8 +108,21 @@ def test_a_sound_record_of_an_unknown_event_is_the_codecs_matter() -> None:
         lambda: first_seal("run 1") == first_seal("run 2"),
         lambda: seal(b"a", 1, 0.0, 0.0, b"x") == seal(b"b", 1, 0.0, 0.0, b"x"),
         lambda: seal(b"a", 1, 0.0, 1.0, b"x") == seal(b"a", 1, 1.0, 0.0, b"x"),
+        lambda: seal(b"a", 1, 0.0, 0.0, b"x") == seal(b"a", 1, 0.0, 0.0, b"x", row="y"),
+        lambda: seal(b"a", 1, 0.0, 0.0, b"x", row="y") == seal(b"a", 1, 0.0, 0.0, b"yx"),
     ],
 )
 def test_different_things_have_different_seals(change: Callable[[], bool]) -> None:
     """Nothing that a seal covers may stand for something else."""
     assert not change()
+
+
+def test_a_seal_is_what_it_has_always_been() -> None:
+    """Stored journals are older than any code, so what their seals are made of must never change."""
+    first = first_seal("run")
+    assert first.hex() == "acba25512100f80b56fc3ccd14c65be55d94800cda77585c5f41a887e398f9be"
+    assert seal(first, 1, 1.5, 0.25, b"{}").hex() == "352a2e490245eb5d59244dd4eea2b0c1e1b7dc8757b634fc6021523e46a6e7b5"
+    assert (
+        seal(first, 1, 1.5, 0.25, b"{}", row="answered").hex()
+        == "416b16fa6ffc66c23584da8829dcb762e04eb4a48ec224e84db31601480b2c85"
+    )

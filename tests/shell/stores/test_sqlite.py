@@ -15,13 +15,18 @@ import apsw
 import pytest
 
 from turnstile.core.errors import CodecError, NoSuchRun, UsageError
-from turnstile.core.events import EffectBegun, Event, MessageInjected, RunStarted
+from turnstile.core.events import Cancelled, EffectBegun, Event, MessageInjected, RunStarted
 from turnstile.core.run_state import RunState
-from turnstile.ports import Record
+from turnstile.ports import Lease, Letter, Record, Summary
 from turnstile.stores import SQLiteStore
 
 START = Record(RunStarted("run", "prompt"))
 BEGUN = Record(EffectBegun())
+LIVE = Summary("await_model")
+
+
+def ignore(letter: Letter) -> None:
+    """Take a letter, and do nothing."""
 
 
 @pytest.fixture
@@ -50,8 +55,8 @@ def commits() -> Iterator[list[apsw.Connection]]:
 async def test_a_store_opened_again_has_what_the_last_one_kept(path: Path) -> None:
     """A journal is for the next process."""
     async with SQLiteStore(path) as store:
-        await store.create(Record(RunStarted("run", "prompt", session="chat"), at=1.5))
-        await store.append("run", BEGUN)
+        lease = await store.create(Record(RunStarted("run", "prompt", session="chat"), at=1.5), LIVE, ignore)
+        await store.append(lease, [BEGUN], LIVE)
     async with SQLiteStore(str(path)) as store:
         assert [record.event for record in await store.load("run")] == [
             RunStarted("run", "prompt", session="chat"),
@@ -63,11 +68,11 @@ async def test_a_store_opened_again_has_what_the_last_one_kept(path: Path) -> No
 async def test_what_waits_shares_a_commit(path: Path, commits: list[apsw.Connection]) -> None:
     """A commit waits for the disk, so a hundred runs must not wait a hundred times."""
     async with SQLiteStore(path) as store:
-        await store.create(START)
+        lease = await store.create(START, LIVE, ignore)
         other = apsw.Connection(str(path))
         other.execute("BEGIN IMMEDIATE")  # holds up the writer until everything waits
         commits.clear()
-        appends = [asyncio.ensure_future(store.append("run", BEGUN)) for _ in range(100)]
+        appends = [asyncio.ensure_future(store.append(lease, [BEGUN], LIVE)) for _ in range(100)]
         await asyncio.sleep(0)  # all are called now
         other.execute("ROLLBACK")
         await asyncio.gather(*appends)
@@ -79,9 +84,12 @@ async def test_what_waits_shares_a_commit(path: Path, commits: list[apsw.Connect
 async def test_a_summary_of_each_run_is_kept_with_it(path: Path) -> None:
     """Listing runs must not have to read journals."""
     async with SQLiteStore(path) as store:
-        await store.create(Record(RunStarted("run", "prompt", agent="travel", session="chat"), at=1.5))
-        await store.append("run", Record(EffectBegun(), at=2.5))
-        await store.create(Record(RunStarted("other", "prompt"), at=3.5))
+        start = Record(RunStarted("run", "prompt", agent="travel", session="chat"), at=1.5)
+        lease = await store.create(start, LIVE, ignore)
+            Record(RunStarted("run", "prompt", agent="travel", session="chat"), at=1.5), LIVE, ignore
+        )
+        await store.append(lease, [Record(EffectBegun(), at=2.5)], LIVE)
+        await store.create(Record(RunStarted("other", "prompt"), at=3.5), LIVE, ignore)
     connection = apsw.Connection(str(path))
     columns = "id, agent, session, started, seq, at"
     assert connection.execute(f"SELECT {columns} FROM runs ORDER BY number").fetchall() == [  # noqa: S608 - ours
@@ -97,10 +105,10 @@ def test_serves_several_event_loops_at_once(path: Path) -> None:
     together = threading.Barrier(4)
 
     async def drive(run_id: str) -> None:
-        await store.create(Record(RunStarted(run_id, "prompt")))
+        lease = await store.create(Record(RunStarted(run_id, "prompt")), LIVE, ignore)
         together.wait()
         for _ in range(25):
-            await store.append(run_id, BEGUN)
+            await store.append(lease, [BEGUN], LIVE)
 
     threads = [threading.Thread(target=lambda n=n: asyncio.run(drive(f"run {n}"))) for n in range(4)]
     for thread in threads:
@@ -114,12 +122,12 @@ def test_serves_several_event_loops_at_once(path: Path) -> None:
 def test_an_append_outlives_its_event_loop(path: Path) -> None:
     """A program that ends its loop in the middle of an append has called it, so it is kept."""
     store = SQLiteStore(path)
-    asyncio.run(store.create(START))
+    lease = asyncio.run(store.create(START, LIVE, ignore))
     other = apsw.Connection(str(path))
     other.execute("BEGIN IMMEDIATE")  # holds up the writer until the loop is gone
 
     async def leave() -> None:
-        task = asyncio.ensure_future(store.append("run", BEGUN))
+        task = asyncio.ensure_future(store.append(lease, [BEGUN], LIVE))
         await asyncio.sleep(0)
         assert not task.done()
 
@@ -135,7 +143,7 @@ def test_an_append_outlives_its_event_loop(path: Path) -> None:
 async def test_a_store_let_go_without_closing_ends_its_threads(path: Path) -> None:
     """A program may make a store for each request; those that nobody holds must not pile up."""
     store = SQLiteStore(path)
-    await store.create(START)
+    await store.create(START, LIVE, ignore)
     await store.load("run")
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("turnstile-store")]
     del store
@@ -149,10 +157,22 @@ async def test_a_store_let_go_without_closing_ends_its_threads(path: Path) -> No
 async def test_a_closed_store_says_so(path: Path) -> None:
     """Writing after the end would leave a thread and an open file behind."""
     store = SQLiteStore(path)
-    await store.create(START)
+    lease = await store.create(START, LIVE, ignore)
     await store.aclose()
     await store.aclose()  # twice is once
-    for use in (store.create(START), store.append("run", BEGUN), store.load("run"), store.newest("chat")):
+    for use in (
+        store.create(START, LIVE, ignore),
+        store.claim("run", ignore),
+        store.append(lease, [BEGUN], LIVE),
+        store.load("run"),
+        store.newest("chat"),
+        store.post("run", Cancelled()),
+        store.runs(),
+        store.find("run"),
+        store.delete("run"),
+        store.raw("run"),
+        store.check(),
+    ):
         with pytest.raises(UsageError, match="is closed; make a new SQLiteStore for the file"):
             await use
 
@@ -160,9 +180,9 @@ async def test_a_closed_store_says_so(path: Path) -> None:
 async def test_closing_writes_what_waits(path: Path) -> None:
     """What was called before the store was closed is kept, though nobody awaits it any more."""
     store = SQLiteStore(path)
-    await store.create(START)
+    lease = await store.create(START, LIVE, ignore)
     for _ in range(10):
-        task = asyncio.ensure_future(store.append("run", BEGUN))
+        task = asyncio.ensure_future(store.append(lease, [BEGUN], LIVE))
         await asyncio.sleep(0)
         task.cancel()
     await store.aclose()
@@ -173,9 +193,9 @@ async def test_closing_writes_what_waits(path: Path) -> None:
 async def test_a_run_that_was_never_created(path: Path) -> None:
     """A record of nothing would be lost, so it is refused; what others append at the same time is kept."""
     async with SQLiteStore(path) as store:
-        await store.create(START)
+        lease = await store.create(START, LIVE, ignore)
         refused, kept = await asyncio.gather(
-            store.append("typo", BEGUN), store.append("run", BEGUN), return_exceptions=True
+            store.append(Lease("typo", 1), [BEGUN], LIVE), store.append(lease, [BEGUN], LIVE), return_exceptions=True
         )
         assert isinstance(refused, NoSuchRun)
         assert "has no run 'typo'; create it first, or check its id" in str(refused)
@@ -188,7 +208,9 @@ async def test_a_time_must_be_a_number(path: Path, number: float) -> None:
     """SQLite would store NaN as nothing at all, and fail the commit of everyone who shares it."""
     async with SQLiteStore(path) as store:
         with pytest.raises(UsageError, match=r"needs finite times; got at=0\.0, duration_ms="):
-            await store.create(Record(RunStarted("run", "prompt"), duration_ms=number))
+            await store.create(Record(RunStarted("run", "prompt"), duration_ms=number), LIVE, ignore)
+        with pytest.raises(UsageError, match="needs a finite cost; got"):
+            await store.create(START, Summary("await_model", cost=number), ignore)
 
 
 async def test_a_name_must_be_text(path: Path) -> None:
@@ -200,8 +222,23 @@ async def test_a_name_must_be_text(path: Path) -> None:
             RunStarted("run", "prompt", agent="\udcff"),
         ):
             with pytest.raises(UsageError, match=r"must be text that UTF-8 can hold; got '\\udcff'"):
-                await store.create(Record(start))
-        for use in (store.append("\udcff", BEGUN), store.load("\udcff"), store.newest("\udcff")):
+                await store.create(Record(start), LIVE, ignore)
+        lease = await store.create(START, LIVE, ignore)
+        for use in (
+            store.append(Lease("\udcff", 1), [BEGUN], LIVE),
+            store.append(lease, [Record(EffectBegun(), row="\udcff")], LIVE),
+            store.append(lease, [BEGUN], Summary("\udcff")),
+            store.append(lease, [BEGUN], Summary("failed", "\udcff")),
+            store.claim("\udcff", ignore),
+            store.load("\udcff"),
+            store.newest("\udcff"),
+            store.post("\udcff", Cancelled()),
+            store.runs(session="\udcff"),
+            store.runs(before="\udcff"),
+            store.find("\udcff"),
+            store.delete("\udcff"),
+            store.raw("\udcff"),
+        ):
             with pytest.raises(UsageError, match="UTF-8"):
                 await use
 
@@ -222,12 +259,13 @@ async def test_events_of_an_extension_are_kept_too(path: Path) -> None:
     """An extension's runs are journaled as the engine's own; a store that doesn't know an event says so at once."""
     asked = Record(ReviewAsked("Ann"))
     async with SQLiteStore(path) as store:
-        await store.create(START)
+        lease = await store.create(START, LIVE, ignore)
         with pytest.raises(CodecError, match="ReviewAsked"):
-            await store.append("run", asked)
-        await store.append("run", BEGUN)  # the run goes on
+            await store.append(lease, [asked], LIVE)
+        await store.append(lease, [BEGUN], LIVE)  # the run goes on
     async with SQLiteStore(path, events=[ReviewAsked]) as store:
-        await store.append("run", asked)
+        lease = await store.claim("run", ignore)
+        await store.append(lease, [asked], LIVE)
         assert await store.load("run") == (START, BEGUN, asked)
 
 
@@ -235,8 +273,8 @@ async def test_text_with_halves_of_characters_is_kept(path: Path) -> None:
     """A model's reply can be cut inside a character, and the journal holds what came."""
     record = Record(MessageInjected("cut \ud83d"))
     async with SQLiteStore(path) as store:
-        await store.create(START)
-        await store.append("run", record)
+        lease = await store.create(START, LIVE, ignore)
+        await store.append(lease, [record], LIVE)
         assert await store.load("run") == (START, record)
 
 
@@ -247,11 +285,11 @@ def test_a_forked_process_is_told_to_open_its_own(path: Path) -> None:
 import asyncio, os, sys
 from turnstile.core.errors import UsageError
 from turnstile.core.events import RunStarted
-from turnstile.ports import Record
+from turnstile.ports import Record, Summary
 from turnstile.stores import SQLiteStore
 
 store = SQLiteStore(sys.argv[1])
-asyncio.run(store.create(Record(RunStarted("run", "prompt"))))
+asyncio.run(store.create(Record(RunStarted("run", "prompt")), Summary("await_model"), print))
 child = os.fork()
 if child:
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

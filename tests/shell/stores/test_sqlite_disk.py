@@ -11,7 +11,7 @@ import pytest
 
 from turnstile.core.errors import StoreError, StoreFull, StoreUnreachable
 from turnstile.core.events import EffectBegun, MessageInjected, RunStarted
-from turnstile.ports import Record
+from turnstile.ports import Letter, Record, Summary
 from turnstile.stores import SQLiteStore
 
 Write = Callable[[bytearray], None]
@@ -120,6 +120,11 @@ def disk() -> Iterator[Disk]:
 
 
 START = Record(RunStarted("run", "prompt"))
+LIVE = Summary("await_model")
+
+
+def ignore(letter: Letter) -> None:
+    """Take a letter, and do nothing."""
 
 
 async def test_what_is_acknowledged_survives_a_power_cut(disk: Disk, tmp_path: Path) -> None:
@@ -127,7 +132,10 @@ async def test_what_is_acknowledged_survives_a_power_cut(disk: Disk, tmp_path: P
     records = [START, *(Record(MessageInjected(f"message {n}")) for n in range(20))]
     async with SQLiteStore(tmp_path / "runs.db") as store:
         for count, record in enumerate(records, 1):
-            await (store.append("run", record) if record is not START else store.create(record))
+            if count == 1:
+                lease = await store.create(record, LIVE, ignore)
+            else:
+                await store.append(lease, [record], LIVE)
             disk.cut_power(tmp_path / f"after {count}")
             async with SQLiteStore(tmp_path / f"after {count}" / "runs.db") as left:
                 assert await left.load("run") == tuple(records[:count])
@@ -136,13 +144,13 @@ async def test_what_is_acknowledged_survives_a_power_cut(disk: Disk, tmp_path: P
 async def test_a_failed_sync_is_not_made_good_by_the_next_one(disk: Disk, tmp_path: Path) -> None:
     """The kernel forgets pages that it could not write, so what comes later must not depend on them."""
     async with SQLiteStore(tmp_path / "runs.db") as store:
-        await store.create(START)
+        lease = await store.create(START, LIVE, ignore)
         disk.fails = {"xSync": apsw.SQLITE_IOERR_FSYNC}
         with pytest.raises(StoreError, match="SQLITE_IOERR_FSYNC"):
-            await store.append("run", Record(MessageInjected("lost?")))
+            await store.append(lease, [Record(MessageInjected("lost?"))], LIVE)
         disk.fails = {}
         before = await store.load("run")
-        await store.append("run", Record(MessageInjected("kept")))
+        await store.append(lease, [Record(MessageInjected("kept"))], LIVE)
         disk.cut_power(tmp_path / "left")
     async with SQLiteStore(tmp_path / "left" / "runs.db") as left:
         assert await left.load("run") == (*before, Record(MessageInjected("kept")))
@@ -161,19 +169,19 @@ async def test_a_disk_that_fails_loses_nothing(
 ) -> None:
     """A failed commit may be kept or not: nobody is told that it was, and nothing is put where it may be missing."""
     async with SQLiteStore(tmp_path / "runs.db") as store:
-        await store.create(START)
+        lease = await store.create(START, LIVE, ignore)
         disk.fails = {call: code}
         with pytest.raises(error, match=words) as failed:
-            await store.append("run", Record(EffectBegun()))
+            await store.append(lease, [Record(EffectBegun())], LIVE)
         assert failed.value.place == str(tmp_path / "runs.db")
         assert failed.value.problem.startswith("run 'run' cannot be kept: ")
         disk.fails = {}
         with pytest.raises(StoreError, match=f"may be missing; start a new run, or load this one first.*{words}"):
-            await store.append("run", Record(MessageInjected("into the gap")))
-        await store.create(Record(RunStarted("other", "prompt")))  # others go on
+            await store.append(lease, [Record(MessageInjected("into the gap"))], LIVE)
+        await store.create(Record(RunStarted("other", "prompt")), LIVE, ignore)  # others go on
         known = await store.load("run")
         assert known in ((START,), (START, Record(EffectBegun())))
-        await store.append("run", Record(MessageInjected("after reading anew")))
+        await store.append(lease, [Record(MessageInjected("after reading anew"))], LIVE)
         assert await store.load("run") == (*known, Record(MessageInjected("after reading anew")))
 
 
@@ -181,10 +189,9 @@ async def test_each_run_in_a_failed_commit_is_named_to_its_own(disk: Disk, tmp_p
     """Runs share commits, and whoever waits for one must be told of it, not of another."""
     async with SQLiteStore(tmp_path / "runs.db") as store:
         names = ("one", "two", "three")
-        for name in names:
-            await store.create(Record(RunStarted(name, "prompt")))
+        leases = {name: await store.create(Record(RunStarted(name, "prompt")), LIVE, ignore) for name in names}
         disk.fails = {"xSync": apsw.SQLITE_IOERR_FSYNC}
-        appended = (store.append(name, Record(EffectBegun())) for name in names)
+        appended = (store.append(leases[name], [Record(EffectBegun())], LIVE) for name in names)
         failed = await asyncio.gather(*appended, return_exceptions=True)
     assert all(f"run {name!r} cannot be kept" in str(error) for name, error in zip(names, failed, strict=True))
 
@@ -192,12 +199,12 @@ async def test_each_run_in_a_failed_commit_is_named_to_its_own(disk: Disk, tmp_p
 async def test_a_disk_that_stays_broken_keeps_saying_so(disk: Disk, tmp_path: Path) -> None:
     """A store that cannot write must refuse each time, and still be readable and closable."""
     async with SQLiteStore(tmp_path / "runs.db") as store:
-        await store.create(START)
+        lease = await store.create(START, LIVE, ignore)
         disk.fails = {"xSync": apsw.SQLITE_IOERR_FSYNC}
         for _ in range(3):
             assert (await store.load("run"))[0] == START
             with pytest.raises(StoreError, match="SQLITE_IOERR_FSYNC"):
-                await store.append("run", Record(EffectBegun()))
+                await store.append(lease, [Record(EffectBegun())], LIVE)
     disk.fails = {}
     async with SQLiteStore(tmp_path / "runs.db") as store:
         assert (await store.load("run"))[0] == START
@@ -206,13 +213,13 @@ async def test_a_disk_that_stays_broken_keeps_saying_so(disk: Disk, tmp_path: Pa
 async def test_a_run_that_could_not_begin_can_be_begun_again(disk: Disk, tmp_path: Path) -> None:
     """Whoever makes room on a full disk wants to try the same run again."""
     async with SQLiteStore(tmp_path / "runs.db") as store:
-        await store.create(Record(RunStarted("earlier", "prompt")))
+        await store.create(Record(RunStarted("earlier", "prompt")), LIVE, ignore)
         disk.fails = {"xWrite": apsw.SQLITE_FULL}
         with pytest.raises(StoreFull):
-            await store.create(START)
+            await store.create(START, LIVE, ignore)
         disk.fails = {}
-        await store.create(START)
-        await store.append("run", Record(EffectBegun()))
+        lease = await store.create(START, LIVE, ignore)
+        await store.append(lease, [Record(EffectBegun())], LIVE)
         assert await store.load("run") == (START, Record(EffectBegun()))
 
 
@@ -223,7 +230,7 @@ async def test_a_disk_where_processes_share_no_memory(tmp_path: Path) -> None:
     try:
         async with SQLiteStore(tmp_path / "runs.db") as store:
             with pytest.raises(StoreUnreachable, match=r"expected journal mode 'wal', got 'delete'; .* local disk"):
-                await store.create(START)
+                await store.create(START, LIVE, ignore)
     finally:
         apsw.set_default_vfs(usual)
 
@@ -231,7 +238,7 @@ async def test_a_disk_where_processes_share_no_memory(tmp_path: Path) -> None:
 async def test_a_full_disk_has_no_room_for_the_shared_memory_either(tmp_path: Path) -> None:
     """SQLite calls it an I/O error, and nobody would think of making room."""
     async with SQLiteStore(tmp_path / "runs.db") as store:
-        await store.create(START)
+        await store.create(START, LIVE, ignore)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))  # the kernel lets no file grow beyond
     try:

@@ -25,7 +25,7 @@ from turnstile.core.errors import (
     StoreUnreachable,
 )
 from turnstile.core.events import EffectBegun, MessageInjected, RunStarted
-from turnstile.ports import Record
+from turnstile.ports import Letter, Record, Summary
 from turnstile.stores import SQLiteStore
 
 RECORDS = (
@@ -33,13 +33,19 @@ RECORDS = (
     *(Record(MessageInjected(f"message {n}")) for n in range(40)),
 )
 
+LIVE = Summary("await_model")
+
+
+def ignore(letter: Letter) -> None:
+    """Take a letter, and do nothing."""
+
 
 async def make(path: Path) -> None:
     """A store that holds one run."""
     async with SQLiteStore(path) as store:
-        await store.create(RECORDS[0])
+        lease = await store.create(RECORDS[0], LIVE, ignore)
         for record in RECORDS[1:]:
-            await store.append("run", record)
+            await store.append(lease, [record], LIVE)
 
 
 async def load(path: Path) -> tuple[Record, ...]:
@@ -51,7 +57,8 @@ async def load(path: Path) -> tuple[Record, ...]:
 async def append(path: Path) -> None:
     """Add a record, by a store of its own."""
     async with SQLiteStore(path, wait=0.0) as store:
-        await store.append("run", Record(EffectBegun()))
+        lease = await store.claim("run", ignore)
+        await store.append(lease, [Record(EffectBegun())], LIVE)
 
 
 def sql(path: Path, script: str) -> None:
@@ -97,7 +104,7 @@ def cut(size: int) -> Callable[[bytearray], None]:
         pytest.param(
             lambda p: sql(p, "INSERT INTO turnstile_schema (version) VALUES (99)"),
             StoreTooNew,
-            "version 99 of the schema, and this Turnstile reads versions up to 1; upgrade",
+            "version 99 of the schema, and this Turnstile reads versions up to 2; upgrade",
             id="newer",
         ),
         pytest.param(
@@ -283,7 +290,7 @@ async def test_new_files_are_their_owners_alone(tmp_path: Path) -> None:
     """They hold prompts; missing folders are made, and the files beside the database are no more open than it."""
     path = tmp_path / "a" / "b" / "runs.db"
     async with SQLiteStore(path) as store:
-        await store.create(RECORDS[0])
+        await store.create(RECORDS[0], LIVE, ignore)
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert modes == {"runs.db": 0o600, "runs.db-wal": 0o600, "runs.db-shm": 0o600}
     assert [file.name for file in path.parent.iterdir()] == ["runs.db"]

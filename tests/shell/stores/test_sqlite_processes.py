@@ -18,18 +18,19 @@ from turnstile.stores import SQLiteStore
 APPEND = """
 import asyncio, sys
 from turnstile.core.events import MessageInjected, RunStarted
-from turnstile.ports import Record
+from turnstile.ports import Record, Summary
 from turnstile.stores import SQLiteStore
 
+LIVE = Summary("await_model")
 path, run_id, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
 async def main():
     store = SQLiteStore(path)
     print("ready", flush=True)
     sys.stdin.readline()
-    await store.create(Record(RunStarted(run_id, "prompt")))
+    lease = await store.create(Record(RunStarted(run_id, "prompt")), LIVE, print)
     for number in range(count):
-        await store.append(run_id, Record(MessageInjected(str(number))))
+        await store.append(lease, [Record(MessageInjected(str(number)))], LIVE)
         print(number, flush=True)
 
 asyncio.run(main())  # and no aclose
