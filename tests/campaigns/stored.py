@@ -52,7 +52,7 @@ def case_of(
 
 def every(connection: apsw.Connection, query: str, *values: object) -> list[tuple[Any, ...]]:
     """All rows of a query, whose types are the schema's matter."""
-    return connection.execute(query, values).fetchall()  # type: ignore[arg-type]
+    return connection.execute(query, values).fetchall()
 
 
 def one(connection: apsw.Connection, query: str, *values: object) -> tuple[Any, ...]:
