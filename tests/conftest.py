@@ -69,7 +69,11 @@ def _stay_on_this_machine() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take away keys, proxies and Turnstile's own settings, so that no test depends on who runs it."""
+    """Take away keys, proxies and Turnstile's own settings, so that no test depends on who runs it.
+
+    The command line's own store would be in that person's folder, so a test that uses it must say where it is.
+    """
     for name in tuple(os.environ):
         if name.startswith("TURNSTILE_") or name.upper().endswith(("_API_KEY", "_PROXY", "_BASE_URL")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("TURNSTILE_DB", "no folder: the test sets TURNSTILE_DB/runs.db")

@@ -59,12 +59,22 @@ def _print(lines: list[list[Piece]]) -> None:
         console.print(Text.assemble(*[(clean(text), style) for text, style in line]))
 
 
-def _beside(left: str, right: str, mark: str, style: tuple[str, str]) -> list[Piece]:
+def _beside(left: str, right: str, mark: str, style: tuple[str, str], label: str = "") -> list[Piece]:
+    """Two texts in columns of their own, each with the label before it."""
+    room = SIDE - len(label)
     return [
-        (one_line(left, SIDE).ljust(SIDE), style[0]),
+        (label + _fitted(left, room), style[0]),
         (f" {mark} ", "bold" if mark.strip() else ""),
-        (one_line(right, SIDE), style[1]),
+        (label + _fitted(right, room), style[1]),
     ]
+
+
+def _fitted(text: str, room: int) -> str:
+    """A text on one line that takes just so many columns; Chinese takes two for a character."""
+    from rich.cells import cell_len, set_cell_size
+
+    line = one_line(text, WIDTH)
+    return set_cell_size(line, room) if cell_len(line) <= room else f"{set_cell_size(line, room - 1)}…"
 
 
 PLAIN, PARTED, TITLE = ("", ""), ("red", "green"), ("bold", "bold")
@@ -72,11 +82,14 @@ PLAIN, PARTED, TITLE = ("", ""), ("red", "green"), ("bold", "bold")
 
 def _heads(first: Replay, second: Replay) -> Iterator[list[Piece]]:
     yield _beside(f"run {first.run.run_id}", f"run {second.run.run_id}", " ", TITLE)
-    for what in ("agent", "prompt"):
-        left, right = getattr(first.run.start, what), getattr(second.run.start, what)
-        yield _beside(left, right, *_marked(left == right))
-    left, right = ", ".join(first.run.start.models), ", ".join(second.run.start.models)
-    yield _beside(left, right, *_marked(left == right))
+    left, right = _begun(first), _begun(second)
+    for name, value in left.items():
+        yield _beside(value, right[name], *_marked(value == right[name]), label=f"{name:8}")
+
+
+def _begun(replay: Replay) -> dict[str, str]:
+    start = replay.run.start
+    return {"agent": start.agent, "model": ", then ".join(start.models), "prompt": start.prompt}
 
 
 def _marked(same: bool) -> tuple[str, tuple[str, str]]:  # noqa: FBT001 - it is the one thing to tell
@@ -85,9 +98,8 @@ def _marked(same: bool) -> tuple[str, tuple[str, str]]:  # noqa: FBT001 - it is 
 
 def _figures(compared: Comparison) -> Iterator[list[Piece]]:
     left, right = (_worded(each) for each in compared.figures)
-    yield [("", "")]
     for name, value in left.items():
-        yield _beside(f"{name:8}{value}", f"{name:8}{right[name]}", *_marked(value == right[name]))
+        yield _beside(value, right[name], *_marked(value == right[name]), label=f"{name:8}")
 
 
 def _worded(figures: Figures) -> dict[str, str]:
@@ -120,7 +132,7 @@ def _move(move: Transition | None) -> str:
     if move is None:
         return ""
     why = move.row if move.row == move.reason else f"{move.row}, {move.reason}"
-    return f"{move.seq:>3} {why} → {move.dest}"
+    return f"{move.seq} {why} → {move.dest}"
 
 
 def _messages(compared: Comparison) -> Iterator[list[Piece]]:

@@ -104,10 +104,9 @@ async def _run(job: Job, prompt: str, keys: Keys | None, diagram: str | None) ->
 
 
 async def to_the_end(live: Run[Any], screen: Screen, progress: Progress) -> bool:
-    """Drive a run to its end; tells whether Ctrl-C ended it."""
+    """Drive a run to its end, or until it waits for a human; tells whether Ctrl-C ended it."""
     with Interrupts(lambda: cancel(live, screen), progress.pause) as interrupts:
-        while not live.finished:
-            await live.step()
+        await live.finish()
     return interrupts.happened
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -41,9 +41,10 @@ class Wanted:
 def list_runs(store: str | None, wanted: Wanted, *, as_json: bool) -> None:
     """Write the stored runs to standard output, the newest first."""
     if store is None and not path_of(None).exists():  # nothing was ever run
-        _show((), as_json=as_json)
+        _show((), as_json=as_json, more=False)
         return
-    _show(asyncio.run(_entries(store, wanted)), as_json=as_json)
+    entries = asyncio.run(_entries(store, wanted))
+    _show(entries, as_json=as_json, more=len(entries) == wanted.limit)
 
 
 async def _entries(path: str | None, wanted: Wanted) -> tuple[RunEntry, ...]:
@@ -57,8 +58,6 @@ async def _summed(store: Store, entry: RunEntry) -> RunEntry:
     """An entry with its summary, also of a run that is older than summaries, if its journal can be read."""
     if entry.summary.state:
         return entry
-    from dataclasses import replace
-
     try:
         run = replay(await store.load(entry.run_id)).run
     except TurnstileError:
@@ -66,7 +65,7 @@ async def _summed(store: Store, entry: RunEntry) -> RunEntry:
     return replace(entry, summary=summary_of(run), prompt=entry.prompt or one_line(run.start.prompt))
 
 
-def _show(entries: Sequence[RunEntry], *, as_json: bool) -> None:
+def _show(entries: Sequence[RunEntry], *, as_json: bool, more: bool) -> None:
     screen = Screen()
     if as_json:
         screen.answer(json_text([_as_json(entry) for entry in entries]))
@@ -74,12 +73,13 @@ def _show(entries: Sequence[RunEntry], *, as_json: bool) -> None:
     if not entries:
         screen.warn("no runs")
         return
-    rows = [_row(entry) for entry in entries]
     if sys.stdout.isatty():
-        _table(rows)
-    else:
-        for row in rows:
-            screen.answer("\t".join(row))
+        _table([_row(entry, moment(entry.started)) for entry in entries])
+        if more:
+            screen.warn(f"older ones: turnstile runs list --before {entries[-1].run_id}")
+        return
+    for entry in entries:
+        screen.answer("\t".join(_row(entry, to_the_second(entry.started))))
 
 
 def _as_json(entry: RunEntry) -> dict[str, JsonValue]:
@@ -88,16 +88,18 @@ def _as_json(entry: RunEntry) -> dict[str, JsonValue]:
     return {**values, **asdict(entry.summary)}
 
 
-COLUMNS = ("id", "when", "agent", "state", "turns", "tokens", "cost", "prompt")
+LEAST = 12  # columns of a terminal for what may be long
+COLUMNS = ("id", "when", "agent", "state", "driven by", "turns", "tokens", "cost", "prompt")
 
 
-def _row(entry: RunEntry) -> tuple[str, ...]:
+def _row(entry: RunEntry, when: str) -> tuple[str, ...]:
     summary = entry.summary
     return (
         entry.run_id,
-        moment(entry.started),
-        one_line(entry.agent, 40),
-        standing(summary, entry.holder),
+        when,
+        one_line(entry.agent, 20),
+        standing(summary),
+        one_line(entry.holder, 80),
         str(summary.turns) if summary.state else "",
         f"{summary.tokens:,}" if summary.tokens else "",
         f"${summary.cost:.4f}" if summary.cost else "",
@@ -105,59 +107,69 @@ def _row(entry: RunEntry) -> tuple[str, ...]:
     )
 
 
-def standing(summary: Summary, holder: str = "") -> str:
-    """How a run stands, in a few words: its state, and why it ended or who drives it."""
-    if summary.reason:
-        return f"{summary.state}: {summary.reason}"
-    return f"{summary.state}, driven by {one_line(holder, 80)}" if holder else summary.state
+def standing(summary: Summary) -> str:
+    """How a run stands, in a few words: its state, and why it ended if it has."""
+    return f"{summary.state}: {summary.reason}" if summary.reason else summary.state
 
 
 def moment(at: float) -> str:
+    """A time as the user's clock shows it, in the eleven characters that a list has for it."""
+    when, now = datetime.fromtimestamp(at).astimezone(), datetime.now().astimezone()
+    return when.strftime("%m-%d %H:%M" if when.year == now.year else "%Y-%m-%d")
+
+
+def to_the_second(at: float) -> str:
     """A time as the user's clock shows it."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _table(rows: Sequence[Sequence[str]]) -> None:
-    from rich.box import SIMPLE_HEAD
+    """The rows under their names, without columns that are empty; the prompt has the room that is left."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for place, name in enumerate(COLUMNS):
-        last = name == "prompt"
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    used = [place for place in range(len(COLUMNS)) if any(row[place] for row in rows)]
+    for name, place in ((COLUMNS[place], place) for place in used):
+        width = max(cell_len(name), *(cell_len(row[place]) for row in rows))
+        long = name in {"driven by", "prompt"}
         table.add_column(
             name,
-            no_wrap=name != "state",
+            no_wrap=not long,  # rich takes room away only where lines may be broken
             justify="right" if name in {"turns", "tokens", "cost"} else "left",
-            overflow="ellipsis" if last else "fold",
-            min_width=None if last else max(len(name), *(len(row[place]) for row in rows)) if name == "id" else None,
+            min_width=LEAST if long else width,
         )
     for row in rows:
-        table.add_row(*map(Text, row))  # as text: what stands in brackets is no markup
+        table.add_row(
+            *(Text(row[place], overflow="ellipsis", no_wrap=True) for place in used)
+        )  # as text: what stands in brackets is no markup
     Console(file=sys.stdout).print(table)
 
 
-def delete(ids: Sequence[str], store: str | None, *, yes: bool) -> None:
-    """Forget runs, once the user has said yes.
+def delete(ids: Sequence[str], store: str | None, *, yes: bool) -> int:
+    """Forget runs, once the user has said yes, and give the exit status: 1 when the user says no.
 
     Raises:
         TurnstileError: One is not there, or is being driven; those before it are gone.
     """
     if not yes and not (sys.stdin is not None and sys.stdin.isatty()):
         raise Misuse("deleting cannot be undone, and there is no terminal to ask at; add --yes")
-    asyncio.run(_delete(ids, store, yes=yes))
+    return asyncio.run(_delete(ids, store, yes=yes))
 
 
-async def _delete(ids: Sequence[str], path: str | None, *, yes: bool) -> None:
+async def _delete(ids: Sequence[str], path: str | None, *, yes: bool) -> int:
     screen = Screen()
     async with opened(path) as store:
         meant = list(dict.fromkeys([await run_of(store, each) for each in ids]))  # all, before any is gone
         if not yes and not _agrees(meant):
-            raise Misuse("nothing was deleted")
+            screen.warn("nothing was deleted")
+            return FAILED
         for run_id in meant:
             await store.delete(run_id)
             screen.warn(f"deleted run {run_id}")
+    return DONE
 
 
 def _agrees(ids: Sequence[str]) -> bool:

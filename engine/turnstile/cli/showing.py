@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from turnstile.cli.runs import moment, standing
+from turnstile.cli.runs import standing, to_the_second
 from turnstile.cli.screen import Screen, json_text, one_line
 from turnstile.cli.storing import entries_of, machine_of, opened, read_run
 from turnstile.cli.wording import duration, spent
@@ -54,11 +54,11 @@ async def _holder(store: Store, run_id: str) -> str:
 
 def _header(replay: Replay, holder: str) -> Iterator[str]:
     run, start, records = replay.run, replay.run.start, replay.records
-    yield f"run {run.run_id}  {standing(summary_of(run), holder)}"
+    yield f"run {run.run_id}  {standing(summary_of(run))}"
     took = max(0.0, records[-1].at - records[0].at)
     yield f"  agent    {one_line(start.agent)}" + (f" ({one_line(start.origin)})" if start.origin else "")
     yield f"  model    {one_line(', then '.join(start.models))}"
-    yield f"  began    {moment(records[0].at)}, took {duration(took)}"
+    yield f"  began    {to_the_second(records[0].at)}, took {duration(took)}"
     yield f"  spent    {spent(run)}"
     if start.session is not None:
         yield f"  session  {one_line(start.session)}"
@@ -68,7 +68,9 @@ def _header(replay: Replay, holder: str) -> Iterator[str]:
     stop = run.stop
     if stop is None:
         waits = ", ".join(call.id for call in run.waiting)
-        yield f"  now      in {run.state}" + (f", waiting for a decision about {waits}" if waits else "")
+        yield f"  driven   by {one_line(holder)}" if holder else "  driven   by nobody"
+        if waits:
+            yield f"  waits    for a decision about {waits}"
         return
     if stop.detail:
         yield f"  detail   {one_line(stop.detail, 300)}"
@@ -102,7 +104,7 @@ def _row(move: Transition, began: float) -> tuple[str, ...]:
         str(move.seq),
         f"{move.source} → {move.dest}",
         why,
-        duration(max(0.0, move.at - began)),
+        duration(move.at - began) if move.at >= began else "shared",  # a fork has what came before it from another run
         duration(move.duration_ms / 1000) if move.duration_ms else "",
         f"{move.usage.total_tokens:,} tok" if move.usage else "",
         f"${move.cost:.4f}" if move.cost else "",

@@ -175,7 +175,7 @@ def runs_delete(run_ids: SomeRuns, *, yes: Yes = False, store: options.StoreRead
     """Forget runs, for good."""
     from turnstile.cli import runs
 
-    runs.delete(run_ids, store, yes=yes)
+    raise typer.Exit(runs.delete(run_ids, store, yes=yes))
 
 
 @runs_app.command("audit", epilog=AUDIT_EXAMPLES)

@@ -29,6 +29,7 @@ IN_TERMINAL = (
     "import fcntl, signal, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "signal.signal(signal.SIGINT, signal.default_int_handler); " + COMMAND[-1],
 )
+STORE = "kept.db"  # in the folder of a test: what the user's own store is elsewhere
 PATIENCE = 60.0  # seconds until a process that should have spoken counts as hanging; nothing waits that long otherwise
 
 AGENTS = '''
@@ -221,7 +222,7 @@ def environment(folder: Path) -> dict[str, str]:
     Standard output is buffered in them, as it is for users: what fails at its last flush must be seen here, too. Which
     shell a completion is for is said and not looked up among the parents, where there may be none.
     """
-    own = {"TERM": "xterm", "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": ""}
+    own = {"TERM": "xterm", "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "", "TURNSTILE_DB": str(folder / STORE)}
     return {**os.environ, **own, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
 
 
@@ -268,6 +269,7 @@ def terminal(folder: Path, environment: dict[str, str]) -> Iterator[Open]:
 def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
     """Runs the command line in this process, in the folder, for what needs no process of its own."""
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("TURNSTILE_DB", str(folder / STORE))
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     before = set(sys.modules)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +70,7 @@ def _slow(folder: Path) -> None:
     (folder / "slow.py").write_text(SLOW)
 
 
-@pytest.mark.parametrize("store", ["", "runs.db"])
+@pytest.mark.parametrize("store", ["", "memory", "runs.db"])
 def test_once_cancels_and_says_what_was_kept(terminal: Open, store: str) -> None:
     """What was paid for must be known after an interrupt: turns, results, the run's id, and where they are."""
     opened = terminal("run", "slow:agent", "hi", *(["--store", store] if store else []))
@@ -79,8 +78,8 @@ def test_once_cancels_and_says_what_was_kept(terminal: Open, store: str) -> None
     opened.type("\x03")
     opened.wait_for(r"cancelling: what runs is told to stop \(Ctrl-C again leaves at once\)")
     opened.wait_for(r"failed \(cancelled\): 2 turns, 2 tool calls, run \w+; interrupted from the keyboard")
-    where = f"in {store}" if store else "in memory only; --store FILE would keep them beyond this process"
-    opened.wait_for(rf"kept 2 turns and 1 tool result of run \w+ {re.escape(where)}")
+    where = {"": r"in \S+kept\.db", "memory": "in memory only, which ends with this process"}.get(store, f"in {store}")
+    opened.wait_for(rf"kept 2 turns and 1 tool result of run \w+ {where}")
     assert opened.finish() == 130
 
 

@@ -105,7 +105,7 @@ def test_ctrl_c_while_waiting_for_a_key_interrupts(terminal: Open) -> None:
     opened.type("\x03")
     opened.wait_for("cancelling")
     opened.wait_for(r"2 execute_tools --Cancelled--> failed")
-    opened.wait_for(r"kept 1 turn and 0 tool results of run \w+ in memory only")
+    opened.wait_for(r"kept 1 turn and 0 tool results of run \w+ in \S+kept\.db")
     assert opened.finish() == 130
 
 

@@ -52,7 +52,7 @@ def test_a_move_that_stays_says_that_the_effect_goes_on() -> None:
 def test_a_run_that_waits_has_a_status_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     """A script must be able to tell a run that waits for a human from one that failed."""
     agent = Agent(ScriptedModel(["Hello."]))
-    found, settings, screen = Found(agent, "demo:agent"), Settings(), Screen()
+    found, settings, screen = Found(agent, "demo:agent"), Settings(store="memory"), Screen()
     job = Job(found, choose(found, None, {}), settings, screen)
     result = agent.start("hi").result
     assert report(result, job, Progress(screen), interrupted=False) == WAITING
