@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from turnstile.shell.stores.holder import boot_clock, this_process
+from turnstile.shell.stores.holder import Holder, boot_clock, this_process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what is told of processes is Linux's")
 ME = this_process()
@@ -59,11 +59,11 @@ def test_a_number_that_is_used_again_is_another_process() -> None:
     assert replace(ME, born="1").is_gone(ME)
 
 
-@pytest.mark.parametrize("place", [{"boot": "another"}, {"boot": ""}, {"space": "another"}])
-def test_what_cannot_be_seen_is_not_gone(place: dict[str, str], ended: int) -> None:
+@pytest.mark.parametrize("other", [replace(ME, boot="another"), replace(ME, boot=""), replace(ME, space="another")])
+def test_what_cannot_be_seen_is_not_gone(other: Holder, ended: int) -> None:
     """A number means nothing on another host, or in another container."""
-    assert not replace(ME, pid=ended, **place).is_gone(ME)
-    assert not replace(ME, pid=ended).is_gone(replace(ME, **place))
+    assert not replace(other, pid=ended).is_gone(ME)
+    assert not replace(ME, pid=ended).is_gone(other)
 
 
 def test_clocks_are_shared_within_a_boot() -> None:

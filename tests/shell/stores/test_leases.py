@@ -19,6 +19,7 @@ class Hand:
     now: float = 1000.0
 
     def __call__(self) -> float:
+        """Where it stands."""
         return self.now
 
 

@@ -86,8 +86,6 @@ async def test_a_summary_of_each_run_is_kept_with_it(path: Path) -> None:
     async with SQLiteStore(path) as store:
         start = Record(RunStarted("run", "prompt", agent="travel", session="chat"), at=1.5)
         lease = await store.create(start, LIVE, ignore)
-            Record(RunStarted("run", "prompt", agent="travel", session="chat"), at=1.5), LIVE, ignore
-        )
         await store.append(lease, [Record(EffectBegun(), at=2.5)], LIVE)
         await store.create(Record(RunStarted("other", "prompt"), at=3.5), LIVE, ignore)
     connection = apsw.Connection(str(path))

@@ -131,10 +131,9 @@ async def test_what_is_acknowledged_survives_a_power_cut(disk: Disk, tmp_path: P
     """The driver acts on a record as soon as it is acknowledged, so from then on nothing may take it away."""
     records = [START, *(Record(MessageInjected(f"message {n}")) for n in range(20))]
     async with SQLiteStore(tmp_path / "runs.db") as store:
+        lease = await store.create(START, LIVE, ignore)
         for count, record in enumerate(records, 1):
-            if count == 1:
-                lease = await store.create(record, LIVE, ignore)
-            else:
+            if record is not START:
                 await store.append(lease, [record], LIVE)
             disk.cut_power(tmp_path / f"after {count}")
             async with SQLiteStore(tmp_path / f"after {count}" / "runs.db") as left:

@@ -19,8 +19,14 @@ import apsw
 from turnstile.core.errors import RunIsLeased, SessionBusy, StoreDamaged, TurnstileError
 from turnstile.shell.stores.holder import Holder, boot_clock
 
+_LOOK = 0.5  # seconds between two looks at a counter, so that who contends in vain is told soon
 COLUMNS = "l.epoch, l.run, l.renewals, l.renewed, l.ttl, l.host, l.boot, l.space, l.pid, l.born"
 """What `read_row` reads of the table of leases, under the name ``l``."""
+RIVALS = (
+    f"SELECT {COLUMNS} FROM runs r CROSS JOIN leases l ON l.run = r.number "  # noqa: S608 - our own words
+    "WHERE r.session = ? AND r.reason = '' AND r.id != ?"
+)
+"""The leases of a session's other runs that have not ended; the cross join has SQLite begin with these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +57,9 @@ class HolderUnknown(TurnstileError):
         pause: When to look again, in seconds.
     """
 
-    def __init__(self, pause: float) -> None:
-        super().__init__(f"look again in {pause} s")
-        self.pause = pause
+    def __init__(self, ttl: float) -> None:
+        self.pause = min(ttl / 10, _LOOK)
+        super().__init__(f"look again in {self.pause} s")
 
 
 class Watch:
@@ -144,7 +150,7 @@ class Leases:
             return
         held = watch.is_held(row)
         if held is None:
-            raise HolderUnknown(row.ttl / 10)
+            raise HolderUnknown(row.ttl)
         if held:
             raise RunIsLeased(run_id, str(row.holder))
 
@@ -157,17 +163,13 @@ class Leases:
         """
         if session is None:
             return
-        found = connection.execute(
-            f"SELECT {COLUMNS} FROM runs r CROSS JOIN leases l ON l.run = r.number "  # noqa: S608 - our own words
-            "WHERE r.session = ? AND r.reason = '' AND r.id != ?",
-            (session, run_id),
-        ).fetchall()
+        found = connection.execute(RIVALS, (session, run_id)).fetchall()
         rows = [read_row(values, self._place) for values in found]
         held = [watch.is_held(row) for row in rows]  # all are looked at, so that all are watched at once
         if any(held):
             raise SessionBusy(session)
         if None in held:
-            raise HolderUnknown(min(row.ttl for row in rows) / 10)
+            raise HolderUnknown(min(row.ttl for row in rows))
 
     def whose(self, connection: apsw.Connection, number: int) -> str:
         """Who drives a run, for people; empty when nobody does, as far as that can be told at once."""

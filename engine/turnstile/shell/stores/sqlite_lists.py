@@ -13,6 +13,7 @@ from turnstile.shell.stores.holder import Holder
 from turnstile.shell.stores.leases import COLUMNS, read_row, shown
 from turnstile.shell.stores.sqlite_rows import head
 
+FIND = "SELECT id FROM runs WHERE id >= ? ORDER BY id LIMIT ?"
 _ENTRY = "r.id, r.agent, r.session, r.prompt, r.started, r.at, r.seq, r.state, r.reason, r.turns, r.tokens, r.cost"
 
 
@@ -51,8 +52,7 @@ def newest(connection: apsw.Connection, session: str) -> str | None:
 
 def find(connection: apsw.Connection, prefix: str, most: int) -> tuple[str, ...]:
     """Ids that begin so: in the order of the index they stand together, from the prefix itself on."""
-    query = "SELECT id FROM runs WHERE id >= ? ORDER BY id LIMIT ?"
-    found = [str(run_id) for (run_id,) in connection.execute(query, (prefix, max(most, 0))).fetchall()]
+    found = [str(run_id) for (run_id,) in connection.execute(FIND, (prefix, max(most, 0))).fetchall()]
     return tuple(run_id for run_id in found if run_id.startswith(prefix))
 
 
