@@ -35,6 +35,7 @@ def path(tmp_path: Path) -> Path:
 def behind(path: Path) -> Iterator[apsw.Connection]:
     """A connection that goes behind the store's back."""
     connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(10_000)  # a store may still be writing what nobody waits for
     yield connection
     connection.close()
 
