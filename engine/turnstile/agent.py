@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
 
+from turnstile.core.approval import with_approval
 from turnstile.core.context import KeepAll
 from turnstile.core.errors import ConfigurationError, InsideEventLoop, UsageError
 from turnstile.core.events import RunStarted
@@ -16,9 +17,9 @@ from turnstile.core.limits import Limits, Retry
 from turnstile.core.machine import Machine, loop
 from turnstile.core.messages import Attachment, Item, Message, Prompt, parted
 from turnstile.core.strict_json import JsonValue
-from turnstile.driver import Outside, Run
+from turnstile.driver import Outside, Run, find
 from turnstile.outputs import OutputType
-from turnstile.ports import Clock, ContextPolicy, ModelClient, Observer, Store, ToolRunner
+from turnstile.ports import Clock, ContextPolicy, ModelClient, Observer, Store
 from turnstile.result import Result
 from turnstile.shell.clock import SystemClock
 from turnstile.shell.stores.memory import MemoryStore
@@ -131,17 +132,18 @@ class Agent(Generic[T]):
         self.name = name
         self.instructions = instructions
         self.clock = clock or SystemClock()
-        self.toolbox: ToolRunner = Toolbox(tools, monotonic=self.clock.monotonic)
+        self.toolbox = Toolbox(tools, monotonic=self.clock.monotonic)
         self.limits = limits
         self.output: OutputType[T] = OutputType(output)
         self.context = context or KeepAll()
         self.retry = retry
-        self.machine = machine
+        asks = any(tool.on_in_doubt == "ask" for tool in self.toolbox.tools)
+        self.machine = with_approval(machine) if asks else machine
+        self.origin = ""
         self.store = store or MemoryStore()
         self.observers = tuple(observers)
         self.settings = dict(settings or {})
         self._max_output = _max_tokens(self.settings)
-        self._sessions: set[str] = set()
         self._clients: dict[str, ModelClient] = {}
 
     def __repr__(self) -> str:
@@ -183,9 +185,50 @@ class Agent(Generic[T]):
             prices=tuple(None if limits.cost is None else client.price for client in clients),
             max_output=self._max_output,  # and in the settings: there it is a wish, where a budget is only a bound
             tools_size=self._tools_size() if limits.tokens is not None or limits.cost is not None else 0,
-            fingerprints=(("machine", self.machine.fingerprint), *self.toolbox.fingerprints),
+            fingerprints=self._nature(clients),
+            tools=self.toolbox.specs,
+            settings=self.settings,
+            output_schema=dict(self.output.schema) if self.output.schema else None,
+            origin=self.origin,
         )
-        outside = Outside(
+        return Run(self._outside(clients, deps, options.get("observers", ())), start, self.output.convert)
+
+    async def resume(
+        self,
+        run_id: str,
+        *,
+        deps: object = None,
+        model: Models | None = None,
+        observers: Iterable[Observer] = (),
+        accept_changes: bool = False,
+    ) -> Run[T]:
+        """A run that its process left, or lost, ready to go on here: ``run = await agent.resume(run_id)``.
+
+        What it was told when it began (prompt, instructions, limits, the time it has) holds on. A model request that
+        was under way is sent again. Of the open calls, those that ended keep their results, those that were not begun
+        run, and those that were begun run again if they only read or are idempotent; any other's outcome is unknown,
+        which the model is told, or a human is asked about. `Run.recovery` says what was found.
+
+        Args:
+            run_id: The run.
+            deps: What tools get from you.
+            model: Another model, or list of models, than the agent's.
+            observers: Who hears of the run from here on, besides the agent's observers.
+            accept_changes: Whether it goes on although the machine, a model or a tool is not what it was.
+
+        Raises:
+            NoSuchRun: The store has no such run.
+            RunFinished: It has ended.
+            RunIsLeased: Somebody drives it.
+            Changed: The machine, a model or a tool is not what it was.
+        """
+        clients = self.clients(model)
+        outside = self._outside(clients, deps, observers)
+        found = await find(outside, run_id, self._nature(clients), accept_changes=accept_changes)
+        return Run(outside, found.run.start, self.output.convert, found)
+
+    def _outside(self, clients: tuple[ModelClient, ...], deps: object, observers: Iterable[Observer]) -> Outside:
+        return Outside(
             machine=self.machine,
             models=clients,
             tools=self.toolbox,
@@ -195,11 +238,9 @@ class Agent(Generic[T]):
             vet_output=self.output.vet,
             output_schema=self.output.schema,
             settings=self.settings,
-            observers=(*self.observers, *options.get("observers", ())),
+            observers=(*self.observers, *observers),
             deps=deps,
-            sessions=self._sessions,
         )
-        return Run(outside, start, self.output.convert)
 
     async def run(self, prompt: Prompt, **options: Unpack[RunOptions]) -> Result[T]:
         """Run to the end; the arguments are those of `start`.
@@ -269,6 +310,12 @@ class Agent(Generic[T]):
     def _instructions(self, deps: object) -> str:
         text = self.instructions if isinstance(self.instructions, str) else self.instructions(deps)
         return "\n\n".join(part for part in (text, self.output.instructions) if part)
+
+    def _nature(self, clients: tuple[ModelClient, ...]) -> tuple[tuple[str, str], ...]:
+        """Names and digests of all that a run must go on under once it has begun: machine, models, tools."""
+        names = ", then ".join(client.name for client in clients)
+        tools = ((f"tool {name}", digest) for name, digest in self.toolbox.fingerprints)
+        return ("machine", self.machine.fingerprint), ("model", names), *tools
 
     def _tools_size(self) -> int:
         return sum(len(spec.description) + len(str(spec.parameters)) for spec in self.toolbox.specs)

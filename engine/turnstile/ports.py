@@ -114,6 +114,15 @@ class ModelClient(Protocol):
         """Let go of connections."""
 
 
+async def _starts(_: ToolCall) -> bool:
+    """Let a call start where no journal is kept."""
+    return True
+
+
+def _unkept(_: ToolResult) -> None:
+    """Let a result go where no journal is kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolWork:
     """What a tool runner is told of the run whose calls it runs.
@@ -124,9 +133,9 @@ class ToolWork:
         parallel: How many calls run at once.
         stop: Set when the tools should end: no call starts any more, running ones are cancelled and get a grace period.
         notify: Takes `ToolStarted`, `ToolProgress` and each `ToolResult` as they come, from any thread.
-        begin: Keeps the intent to run a call; awaited before the call starts, and a call does not start when it raises.
-            It returns at once for the calls that `ToolRunner.opening` named.
-        finished: Keeps the result of a call while others are at work, without waiting for it.
+        begin: Keeps the intent to run a call, and tells whether it may start; awaited before each does. It returns at
+            once for the calls that `ToolRunner.opening` named.
+        finished: Keeps the result of a call while others are at work, and waits for nothing.
     """
 
     run_id: str
@@ -134,8 +143,8 @@ class ToolWork:
     parallel: int
     stop: asyncio.Event
     notify: Callable[[Notice], None]
-    begin: Callable[[ToolCall], Awaitable[None]]
-    finished: Callable[[ToolResult], None]
+    begin: Callable[[ToolCall], Awaitable[bool]] = _starts
+    finished: Callable[[ToolResult], None] = _unkept
 
 
 @dataclass(frozen=True, slots=True)

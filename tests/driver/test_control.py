@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -33,10 +33,10 @@ from turnstile import (
 )
 from turnstile.agent import AgentOptions
 from turnstile.core.changes import answer
-from turnstile.core.events import Cancelled, EffectBegun, ModelFailed, ModelReplied
+from turnstile.core.events import CallStarted, Cancelled, ModelFailed, ModelReplied
 from turnstile.core.guards import is_answer
 from turnstile.core.states import await_model, done
-from turnstile.ports import Delta, ModelRequest, Record
+from turnstile.ports import Delta, Lease, ModelRequest, Record, Summary
 from turnstile.stores import MemoryStore
 from turnstile.testing import FrozenClock, ScriptedModel, assert_path, call
 from turnstile.testing.scripted import Answering, Said
@@ -126,10 +126,12 @@ async def test_cancel_at_the_moment_that_tools_begin_runs_no_tool() -> None:
     runs: list[Run[str]] = []
 
     class Meddling(MemoryStore):
-        async def append(self, run_id: str, record: Record) -> None:
+        async def append(
+            self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int] = ()
+        ) -> None:
             """Cancel the run when its tools are about to begin."""
-            await super().append(run_id, record)
-            if isinstance(record.event, EffectBegun) and runs[0].state == "execute_tools":
+            await super().append(lease, records, summary, letters)
+            if any(isinstance(record.event, CallStarted) for record in records):
                 runs[0].cancel()
 
     async with slow_tool_agent(gate, store=Meddling()).start("hi") as run:
@@ -431,11 +433,13 @@ async def test_a_store_that_fails_meanwhile_does_not_hide_a_cancellation(caplog:
     gate = Gate()
 
     class Failing(MemoryStore):
-        async def append(self, run_id: str, record: Record) -> None:
+        async def append(
+            self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int] = ()
+        ) -> None:
             """Fail once the run is told to stop."""
-            if isinstance(record.event, Cancelled):
+            if any(isinstance(record.event, Cancelled) for record in records):
                 raise StoreFull("the disk", "no space left")
-            await super().append(run_id, record)
+            await super().append(lease, records, summary, letters)
 
     task = asyncio.create_task(slow_tool_agent(gate, store=Failing()).run("hi"))
     await gate.begun.wait()

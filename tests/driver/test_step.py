@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Sequence
 from contextlib import aclosing
 from typing import Unpack
 
@@ -25,7 +26,7 @@ from turnstile.agent import AgentOptions
 from turnstile.core.errors import StoreFull
 from turnstile.core.events import ToolsFinished
 from turnstile.core.fold import fold
-from turnstile.ports import Delta, Notice, Record, ToolStarted
+from turnstile.ports import Deliver, Delta, Lease, Notice, Record, Summary, ToolStarted
 from turnstile.stores import MemoryStore
 from turnstile.testing import FrozenClock, ScriptedModel, assert_path, call
 from turnstile.testing.scripted import Answering, Said
@@ -246,17 +247,20 @@ class SlowStore(MemoryStore):
         self.open = asyncio.Event()
         self.fails = 0
 
-    async def create(self, start: Record) -> None:
+    async def create(self, start: Record, summary: Summary, deliver: Deliver) -> Lease:
         """Wait after it was kept."""
-        await super().create(start)
+        lease = await super().create(start, summary, deliver)
         await self._wait()
+        return lease
 
-    async def append(self, run_id: str, record: Record) -> None:
+    async def append(
+        self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int] = ()
+    ) -> None:
         """Fail as often as told, or wait after it was kept."""
-        if self.fails and isinstance(record.event, ToolsFinished):
+        if self.fails and any(isinstance(record.event, ToolsFinished) for record in records):
             self.fails -= 1
             raise StoreFull("the disk", "no space left")
-        await super().append(run_id, record)
+        await super().append(lease, records, summary, letters)
         await self._wait()
 
     async def _wait(self) -> None:
@@ -287,6 +291,7 @@ async def test_a_step_cancelled_while_it_is_kept_repeats_no_effect() -> None:
         step.cancel()
         waiting.cancel()
         await asyncio.gather(step, waiting, return_exceptions=True)
+        store.open.set()
     assert run.result.output == "thanks"
     assert paid == [1]
     assert fold(agent.machine, [record.event for record in await store.load("r")]) == run.snapshot

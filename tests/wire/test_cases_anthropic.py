@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from turnstile import Agent, Exchange, KeepAll, LastTokens, Limits, Reply, ToolCall, ToolResult, UsageError, UserTurn
-from turnstile.core.messages import Message
+from turnstile.core.messages import Message, ToolSpec
 from turnstile.testing import FrozenClock, WireServer
 from wire_case import MARK, Body, Case, Played, Tools, blocks, play, said, text, turn, use
 
@@ -178,7 +178,7 @@ async def test_anthropic_system_role_in_messages(case: Case) -> None:
 
 async def test_schema_anthropic_top_level_combinator(case: Case) -> None:
     """A schema of alternatives becomes one object schema, which the API takes."""
-    from turnstile.ports import ModelRequest, ToolSpec
+    from turnstile.ports import ModelRequest
 
     (given,) = case.input["tools"]
     spec = ToolSpec(given["name"], "", given["input_schema"])

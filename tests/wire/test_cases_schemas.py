@@ -7,8 +7,9 @@ import json
 from typing import Any
 
 from turnstile import Reply, UserTurn
+from turnstile.core.messages import ToolSpec
 from turnstile.core.strict_json import JsonValue
-from turnstile.ports import ModelRequest, ToolSpec
+from turnstile.ports import ModelRequest
 from turnstile.testing import WireServer
 from wire_case import Case, chat
 

@@ -87,6 +87,7 @@ class RunStarted(Event):
         output_schema: JSON Schema of the answer, when it is not plain text.
         origin: How the command line found the agent, such as ``my_module:agent``; empty for one that a program made.
         forked_from: The run that this one shares its beginning with, as ``run@seq``; empty for most.
+        previous: The run of its session that it goes on from; ``None`` for the first.
     """
 
     run_id: str
@@ -110,6 +111,7 @@ class RunStarted(Event):
     output_schema: JsonValue = None
     origin: str = ""
     forked_from: str = ""
+    previous: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

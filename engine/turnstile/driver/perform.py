@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from turnstile.core.budget import over_budget
 from turnstile.core.effects import CallModel, Effect, RunTools
 from turnstile.core.errors import UsageError
-from turnstile.core.events import TRANSIENT, Event, ModelFailed, ModelReplied
+from turnstile.core.events import TRANSIENT, CallStarted, EffectBegun, Event, ModelFailed, ModelReplied
 from turnstile.core.machine import Machine
-from turnstile.core.messages import Exchange, Reply
+from turnstile.core.messages import Exchange, Reply, ToolCall, ToolResult
+from turnstile.core.receipts import idempotency_key
+from turnstile.core.requests import Ranges, RequestDigests, ranges_of, selected
 from turnstile.core.run_state import RunState
+from turnstile.core.step import begin
 from turnstile.core.strict_json import JsonValue
 from turnstile.ports import (
     Clock,
@@ -47,7 +50,6 @@ class Outside:
         settings: What the user set for the models.
         observers: Who hears of it.
         deps: What the user handed over for the tools.
-        sessions: The sessions that have a run under way.
     """
 
     machine: Machine
@@ -61,7 +63,6 @@ class Outside:
     settings: Mapping[str, JsonValue] = field(default_factory=dict)
     observers: tuple[Observer, ...] = ()
     deps: object = None
-    sessions: set[str] = field(default_factory=set)
 
 
 class Performer:
@@ -71,41 +72,89 @@ class Performer:
         outside: What to perform them with.
         run: The run as it starts.
         notify: Hears of progress.
+        begin: Keeps the intent to run a call (`ToolWork.begin`).
+        finished: Keeps a call's result (`ToolWork.finished`).
     """
 
-    def __init__(self, outside: Outside, run: RunState, notify: Callable[[Notice], None]) -> None:
+    def __init__(
+        self,
+        outside: Outside,
+        run: RunState,
+        notify: Callable[[Notice], None],
+        begin: Callable[[ToolCall], Awaitable[bool]],
+        finished: Callable[[ToolResult], None],
+    ) -> None:
         self._outside = outside
         self._notify = notify
+        self._begin = begin
+        self._finished = finished
         self._memo: dict[tuple[str, int], bytes] = {}
+        self._digests = RequestDigests(run.start)
         self._call_ids = {call.id for item in run.history if isinstance(item, Exchange) for call in item.reply.calls}
+        self._call_ids.update(call.id for call in (run.open.reply.calls if run.open else ()))
         self.stop = asyncio.Event()
         self.raised: BaseException | None = None
+        self.due: float | None = None
 
-    async def perform(self, effect: Effect, run: RunState) -> Event:
+    def intents(self, effect: Effect, run: RunState) -> tuple[Event, ...]:
+        """What the journal must say before an effect is performed: that it begins, and what is sent or started.
+
+        Args:
+            effect: The effect.
+            run: The run that asks for it, before it begins.
+        """
+        if isinstance(effect, CallModel) and not over_budget(run):
+            history = begin(run).history
+            items = ranges_of(history, self._outside.context.select(history, run.window_start))
+            return (EffectBegun(self._digests.of(effect, history, items), items),)
+        if isinstance(effect, RunTools):
+            calls = self._outside.tools.opening(effect, run.limits.parallel)
+            return (EffectBegun(), *(self.intent(call, run) for call in calls))
+        return (EffectBegun(),)
+
+    def intent(self, call: ToolCall, run: RunState) -> CallStarted:
+        """The intent to run a call."""
+        assert run.open is not None  # noqa: S101 - a call is run while its reply is open
+        digest = next(verdict.digest for verdict in run.open.verdicts if verdict.call_id == call.id)
+        return CallStarted(
+            call.id,
+            call.name,
+            digest,
+            fingerprint=dict(run.fingerprints).get(f"tool {call.name.strip()}", ""),
+            key=idempotency_key(run.run_id, call.id),
+            approval=next((str(seq) for call_id, seq in run.approved if call_id == call.id), ""),
+        )
+
+    async def perform(self, effect: Effect, run: RunState, items: Ranges) -> Event:
         """Perform an effect and give the event that follows.
+
+        Args:
+            effect: The effect.
+            run: The run, with the effect begun.
+            items: Which items of its history a model request carries, as its intent says.
 
         Raises:
             Exception: A bug in an adapter; the run is as it was, and the effect may be performed anew.
         """
         if isinstance(effect, CallModel):
-            return await self._call_model(effect, run)
+            return await self._call_model(effect, run, items)
         if isinstance(effect, RunTools):
             return await self._run_tools(effect, run)
-        event: object = await self._outside.machine.performs[effect.name](run)
+        asked = str(effect)
+        event: object = await self._outside.machine.performs[asked](run)
         if isinstance(event, Event):
             return event
-        raise UsageError(f"what performs {effect.name!r} gives an event; got {event!r}")
+        raise UsageError(f"what performs {asked!r} gives an event; got {event!r}")
 
-    async def _call_model(self, effect: CallModel, run: RunState) -> Event:
-        if effect.delay:
-            await self._outside.clock.sleep(effect.delay)
+    async def _call_model(self, effect: CallModel, run: RunState, items: Ranges) -> Event:
+        await self._wait(effect.delay)
         limit = over_budget(run)
         if limit:
             return ModelFailed("budget", f"not sent: it could pass the {limit.replace('_', ' ')}", limit=limit)
         outside, attempt = self._outside, effect.attempt
         request = ModelRequest(
             instructions=run.start.instructions,
-            items=outside.context.select(run.history, run.window_start),
+            items=selected(run.history, items),
             tools=outside.tools.specs,
             tools_on=effect.tools,
             max_output=effect.max_output,
@@ -127,6 +176,13 @@ class Performer:
         if reply.kind == "context_overflow":
             return replace(reply, items=len(request.items))
         return self._with_delay(reply, run)
+
+    async def _wait(self, delay: float) -> None:
+        """Wait before a request; a wait that began before the process was lost ends when it would have ended."""
+        due, self.due = self.due, None
+        seconds = delay if due is None else min(delay, due - self._outside.clock.time())
+        if seconds > 0:
+            await self._outside.clock.sleep(seconds)
 
     def _vet(self, reply: Reply, run: RunState) -> ModelReplied:
         if not reply.calls:
@@ -155,12 +211,20 @@ class Performer:
         bound = min(retry.max_delay, retry.base_delay * 2 ** min(run.retries, MOST_DOUBLINGS))
         draw = random.Random(f"{run.run_id} {run.seq}")  # noqa: S311 - jitter, the same for the same run; no secret
         delay = max(draw.uniform(0, bound), failed.retry_after or 0.0)
-        deadline = run.start.deadline
+        deadline = run.deadline
         too_long = delay > retry.max_delay or (deadline is not None and self._outside.clock.time() + delay > deadline)
         return replace(failed, delay=None if too_long else delay)
 
     async def _run_tools(self, effect: RunTools, run: RunState) -> Event:
-        work = ToolWork(run.run_id, self._outside.deps, run.limits.parallel, self.stop, self._notify)
+        work = ToolWork(
+            run.run_id,
+            self._outside.deps,
+            run.limits.parallel,
+            self.stop,
+            self._notify,
+            self._begin,
+            self._finished,
+        )
         batch = await self._outside.tools.run(effect, work)
         self.raised = batch.raised
         return batch.event

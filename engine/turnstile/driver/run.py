@@ -3,6 +3,10 @@
 It performs the state's effect, receives its event, and takes one transition. The effect is a task of its own, so that a
 message from outside (cancel, inject, the deadline) can be taken meanwhile, and so that whoever awaits a step
 can be cancelled without losing it: the effect goes on, and the next step receives what it brings.
+
+Whatever is acted upon is in the journal first (`turnstile.driver.keeper`). A run that goes straight on keeps the intent
+of its next effect together with the move that leads there; one that is stepped keeps it when the effect begins, since
+between two steps nothing is under way.
 """
 
 from __future__ import annotations
@@ -11,15 +15,16 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, Literal, Self, TypeVar
 
-from turnstile.core.effects import Effect
-from turnstile.core.errors import RunBusy, RunFinished, SessionBusy, UsageError
+from turnstile.core.effects import AskHuman, Effect
+from turnstile.core.errors import RunBusy, RunFinished, RunIsLeased, UsageError, WaitingForHuman
 from turnstile.core.events import (
+    ApprovalDecided,
     Cancelled,
     DeadlinePassed,
     EffectBegun,
@@ -28,12 +33,17 @@ from turnstile.core.events import (
     ResultsAppended,
     RunStarted,
 )
+from turnstile.core.messages import ToolCall, ToolResult
+from turnstile.core.requests import Ranges
 from turnstile.core.run_state import RunState, begin_run
-from turnstile.core.step import Step, Transition, begin, effect_of, step
+from turnstile.core.step import Step, Transition, effect_of, step
 from turnstile.core.strict_json import JsonValue
+from turnstile.driver.keeper import Keeper
 from turnstile.driver.listener import Listener
+from turnstile.driver.mail import Mail
 from turnstile.driver.perform import Outside, Performer
-from turnstile.driver.session import said_before
+from turnstile.driver.resuming import Found, Recovery
+from turnstile.driver.session import going_on
 from turnstile.ports import Notice, Observer, Record
 from turnstile.result import Result
 
@@ -47,65 +57,75 @@ GRACE = 10.0  # seconds that an abandoned effect may take to let go; RELIABILITY
 
 
 class Run(Generic[T]):
-    """A run under way. Get one from `Agent.start`, and leave it with ``async with``.
+    """A run under way. Get one from `Agent.start` or `Agent.resume`, and leave it with ``async with``.
 
-    One task drives it, by `step`, `until`, `finish` or `events`. The control calls (`cancel`, `inject`) are plain
-    functions, safe from any task or thread.
+    One task drives it, by `step`, `until`, `finish` or `events`. The control calls (`cancel`, `inject`, `settle`,
+    `approve`, `deny`) are plain functions, safe from any task or thread.
+
+    Attributes:
+        recovery: What was found when it was resumed; ``None`` for a run that was started here.
     """
 
-    def __init__(self, outside: Outside, start: RunStarted, convert: Callable[[JsonValue], T]) -> None:
+    def __init__(
+        self, outside: Outside, start: RunStarted, convert: Callable[[JsonValue], T], found: Found | None = None
+    ) -> None:
         self._outside = outside
         self._convert = convert
-        self._run = begin_run(start)
-        self._transitions: list[Transition] = []
+        self._found = found
+        self._keeper = Keeper(outside.store, found.run if found else begin_run(start))
+        self._transitions: list[Transition] = [*found.transitions] if found else []
         self._performer: Performer | None = None
-        self._next = effect_of(outside.machine, self._run)  # what the next step will perform
+        self._next = effect_of(outside.machine, self._keeper.run)  # what the next step will perform
         self._effect: asyncio.Task[Event] | None = None
         self._began = 0.0
-        self._mail: list[Event] = []
+        self._mail = found.mail if found else Mail(start.run_id)
         self._wake: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._idle = asyncio.Event()  # cleared while a task steps
         self._idle.set()
         self._left = False
-        self._created = False  # also while the store is at it: what was begun there goes on when a task is cancelled
         self._unkept: tuple[Event, float] | None = None
         self._call_off: Callable[[], None] | None = None
-        self._leave_session: Callable[[], object] | None = None
         self._observers: list[Observer] = list(outside.observers)
+        self.recovery: Recovery | None = found.recovery if found else None
 
     # What it is
 
     @property
     def run_id(self) -> str:
         """The run's id."""
-        return self._run.run_id
+        return self.snapshot.run_id
 
     @property
     def state(self) -> str:
         """Name of the state it is in."""
-        return self._run.state
+        return self.snapshot.state
 
     @property
     def snapshot(self) -> RunState:
         """All that is true of it now, as a frozen value."""
-        return self._run
+        return self._keeper.run
 
     @property
     def finished(self) -> bool:
         """Whether it has ended."""
-        return self._run.finished
+        return self.snapshot.finished
+
+    @property
+    def waiting(self) -> tuple[ToolCall, ...]:
+        """The calls that a human must decide about before it goes on; empty when it waits for nobody."""
+        return self.snapshot.waiting
 
     @property
     def effect(self) -> Effect | None:
         """What the next step will perform, or what is under way; ``None`` when the state asks nothing."""
-        return effect_of(self._outside.machine, self._run)
+        return effect_of(self._outside.machine, self.snapshot)
 
     @property
     def result(self) -> Result[T]:
         """What it came to, or how far it is: always with a valid history."""
-        return Result(self._run, tuple(self._transitions), self._convert)
+        return Result(self.snapshot, tuple(self._transitions), self._convert)
 
     # Driving it
 
@@ -118,32 +138,16 @@ class Run(Generic[T]):
         Raises:
             RunFinished: It has ended.
             RunBusy: Another task is stepping it.
+            WaitingForHuman: It waits for a decision that nobody has made yet.
+            RunIsLeased: Another process has taken it over; what was under way here is ended.
             UsageError: It was left with its effect under way, or belongs to another event loop.
         """
         if self.finished:
             raise RunFinished(self.run_id, self.state)
-        if not self._idle.is_set():
-            raise RunBusy(self.run_id)
-        if self._loop is not None and self._loop is not asyncio.get_running_loop():
-            msg = f"run {self.run_id!r} belongs to the event loop that it was begun in; step it there"
-            raise UsageError(msg)
-        if self._left:
-            msg = (
-                f"run {self.run_id!r} was left in state {self.state!r} with its effect under way, which is lost; "
-                "start a new run with history=run.result.messages"
-            )
-            raise UsageError(msg)
-        self._idle.clear()
-        try:
-            if self._loop is None:
-                await self._open()
-            event, duration_ms = await self._next_event()
-            return await self._take(event, duration_ms)
-        finally:
-            self._idle.set()
+        return await self._turn(onward=False)
 
     async def until(self, state: str) -> Transition | None:
-        """Step until the run enters a state; gives the last transition.
+        """Step until the run enters a state, ends, or waits for a human; gives the last transition.
 
         Gives ``None`` when it has ended before it moved. A run that ends elsewhere stops there: look at `state`.
 
@@ -155,16 +159,16 @@ class Run(Generic[T]):
             msg = f"no state {state!r} to step to; the states are {', '.join(names)}"
             raise UsageError(msg)
         transition = None
-        while not self.finished:
+        while self._can_move():
             transition = await self.step()
             if transition.dest == state and not transition.stays:
                 break
         return transition
 
     async def finish(self) -> Result[T]:
-        """Step to the end."""
-        while not self.finished:
-            await self.step()
+        """Drive it to its end, or until it waits for a human: then the result is not `ok`, and has no stop yet."""
+        while self._can_move():
+            await self._turn(onward=True)
         return self.result
 
     async def events(self) -> AsyncGenerator[Notice, None]:
@@ -178,7 +182,7 @@ class Run(Generic[T]):
         self._observers.append(listener)
         stepping: asyncio.Task[Transition] | None = None
         try:
-            while not self.finished:
+            while self._can_move():
                 stepping = asyncio.get_running_loop().create_task(self.step())
                 stepping.add_done_callback(lambda _: queue.put_nowait(None))
                 while (notice := await queue.get()) is not None:
@@ -190,6 +194,9 @@ class Run(Generic[T]):
                 stepping.cancel()
                 with suppress(asyncio.CancelledError):
                     await stepping
+
+    def _can_move(self) -> bool:
+        return not self.finished and not (self.waiting and self._mail.next(self.snapshot, done=False) is None)
 
     # Telling it something
 
@@ -203,42 +210,113 @@ class Run(Generic[T]):
         _require_text("inject", text)
         self._post(MessageInjected(text))
 
+    def settle(self, call_id: str, *, rerun: bool = False, result: str | None = None, unknown: bool = False) -> None:
+        """Decide about a call in doubt (`waiting`): it was begun, and nobody knows whether it did its work.
+
+        Args:
+            call_id: The call.
+            rerun: It runs again.
+            result: Its result is known: this is what the model reads.
+            unknown: Nobody knows; the model is told so.
+
+        Raises:
+            UsageError: Not exactly one of the three is given, or the call is not in doubt.
+        """
+        choices = (rerun, result is not None, unknown)
+        if sum(choices) != 1:
+            msg = "run.settle() takes one of rerun=True, result='…' and unknown=True"
+            raise UsageError(msg)
+        if result is not None:
+            _require_text("settle", result)
+        self._decide(call_id, "rerun" if rerun else "unknown" if unknown else "result", result or "")
+
+    def approve(self, call_id: str) -> None:
+        """Let a call that is in doubt run again; `settle` has the other choices."""
+        self._decide(call_id, "rerun", "")
+
+    def deny(self, call_id: str, why: str = "") -> None:
+        """Do not let a call that is in doubt run again: the model is told that its outcome is unknown, and why."""
+        _require_text("deny", why)
+        self._decide(call_id, "unknown", why)
+
+    def _decide(self, call_id: str, decision: Literal["rerun", "result", "unknown"], content: str) -> None:
+        if call_id not in self.snapshot.in_doubt:
+            msg = f"call {call_id!r} of run {self.run_id!r} is not in doubt; those that are: {self.snapshot.in_doubt!r}"
+            raise UsageError(msg)
+        self._post(ApprovalDecided(call_id, decision, content))
+
     def _post(self, event: Event) -> None:
         if self.finished:
             _log.info("run %s is %s; %s is dropped", self.run_id, self.state, event)
             return
-        self._mail.append(event)
+        self._mail.put(event)
+        self._ring()
+
+    def _ring(self) -> None:
+        """Let the loop look into its mail, from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._awake)
 
     # The loop's parts
 
+    async def _turn(self, *, onward: bool) -> Transition:
+        """Receive the next event and take its transition; onward, with what follows of itself."""
+        if not self._idle.is_set():
+            raise RunBusy(self.run_id)
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            msg = f"run {self.run_id!r} belongs to the event loop that it was begun in; step it there"
+            raise UsageError(msg)
+        if self._left:
+            msg = (
+                f"run {self.run_id!r} was left in state {self.state!r} with its effect under way, which is lost; "
+                "go on with `await agent.resume(run_id)`"
+            )
+            raise UsageError(msg)
+        self._idle.clear()
+        try:
+            if self._loop is None:
+                await self._open()
+            await self._keeper.regain(self._mail)
+            event, duration_ms = await self._next_event()
+            return await self._take(event, duration_ms, onward=onward)
+        except RunIsLeased:
+            self._left = True
+            await self._abandon()
+            raise
+        finally:
+            self._idle.set()
+
     async def _open(self) -> None:
-        start, store, clock = self._run.start, self._outside.store, self._outside.clock
-        if start.session is not None:
-            self._enter(start.session)
-            start = replace(start, history=await said_before(self._outside, start.session))
-        if not self._created:
-            self._created = True
-            try:
-                await store.create(Record(start, clock.time()))
-            except Exception:
-                self._created = False
-                raise
-        self._run = begin_run(start)
-        self._next = effect_of(self._outside.machine, self._run)
+        start, clock = self.snapshot.start, self._outside.clock
+        if self._found is not None:
+            self._keeper.hold(self._found.lease)
+        else:
+            if not self._keeper.created and start.session is not None:
+                start = await going_on(self._outside, start)
+            await self._keeper.create(Record(start, clock.time()), self._mail)
+            start = self.snapshot.start
+        self._next = effect_of(self._outside.machine, self.snapshot)
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        self._performer = Performer(self._outside, self._run, self._notify)
-        if start.deadline is not None:
-            self._call_off = clock.alarm(start.deadline, lambda: self._post(DeadlinePassed()))
+        self._performer = Performer(self._outside, self.snapshot, self._notify, self._begin_call, self._call_ended)
+        if self._found is not None:
+            self._performer.due = self._found.due
+        ring = weakref.WeakMethod(self._ring)  # the store holds the mail, and must not hold a run that is forgotten
+        self._mail.on_arrival = lambda: (awake := ring()) and awake()
+        self._set_alarm()
         self._notify(start)
 
-    def _enter(self, session: str) -> None:
-        """Be the one run of the session, until it has ended, was left, or is forgotten."""
-        if session in self._outside.sessions:
-            raise SessionBusy(session)
-        self._outside.sessions.add(session)
-        self._leave_session = weakref.finalize(self, self._outside.sessions.discard, session)
+    def _set_alarm(self) -> None:
+        """Be told when the time is over; while the run waits for a human, its time stands still."""
+        if self._call_off is not None:
+            self._call_off()
+            self._call_off = None
+        deadline = self.snapshot.deadline
+        if deadline is not None and not self.finished and not self.waiting:
+            self._call_off = self._outside.clock.alarm(deadline, lambda: self._post(DeadlinePassed()))
+
+    def _is_late(self) -> bool:
+        deadline = self.snapshot.deadline
+        return deadline is not None and self._outside.clock.time() >= deadline
 
     async def _next_event(self) -> tuple[Event, float]:
         """The event that comes first: one that could not be kept, from the mail, or what the effect brings."""
@@ -247,11 +325,16 @@ class Run(Generic[T]):
         while True:
             # A finished effect comes before an order to stop, so that no paid reply and no result is dropped.
             done = self._effect is not None and self._effect.done()
-            if self._mail and not (done and isinstance(self._mail[0], Cancelled | DeadlinePassed)):
-                return self._mail.pop(0), 0.0
+            letter = self._mail.next(self.snapshot, done=done)
+            if letter is not None:
+                return self._mail.take(letter), 0.0
             if self._effect is None:
+                if self.waiting:
+                    raise WaitingForHuman(self.run_id, tuple(call.id for call in self.waiting))
                 if self._next is None:
                     return ResultsAppended(), 0.0
+                if self._is_late():
+                    return DeadlinePassed(), 0.0
                 await self._begin(self._next)
             elif done:
                 task, self._effect = self._effect, None
@@ -265,56 +348,100 @@ class Run(Generic[T]):
                     self._wake = None
 
     async def _begin(self, effect: Effect) -> None:
-        try:
-            await self._outside.store.append(self.run_id, Record(EffectBegun(), self._outside.clock.time()))
-        except asyncio.CancelledError:
-            self._launch(effect)  # it is on record as begun, so it begins
-            raise
-        self._launch(effect)
-
-    def _launch(self, effect: Effect) -> None:
         assert self._performer is not None  # noqa: S101 - _open made it
-        self._run = begin(self._run)
+        intents = self._performer.intents(effect, self.snapshot)
+        await self._keeper.note(intents, self._outside.clock.time(), then=lambda: self._launch(effect, intents))
+
+    def _launch(self, effect: Effect, intents: Sequence[Event]) -> None:
+        """Begin an effect whose intents are kept."""
+        assert self._performer is not None  # noqa: S101 - _open made it
+        items = next((intent.items for intent in intents if isinstance(intent, EffectBegun)), ())
         self._performer.stop.clear()  # before the task begins, or an order to stop that comes in between is lost
         self._began = self._outside.clock.monotonic()
-        self._effect = asyncio.get_running_loop().create_task(self._perform(effect))
+        self._effect = asyncio.get_running_loop().create_task(self._perform(effect, items))
         self._effect.add_done_callback(self._awake)
 
-    async def _perform(self, effect: Effect) -> Event:
+    async def _perform(self, effect: Effect, items: Ranges) -> Event:
         assert self._performer is not None  # noqa: S101 - _open made it
         try:
-            return await self._performer.perform(effect, self._run)
+            return await self._performer.perform(effect, self.snapshot, items)
         finally:
             self._awake()  # a turn of the event loop earlier than the task's callback, which serves when it never began
 
-    async def _take(self, event: Event, duration_ms: float) -> Transition:
+    async def _take(self, event: Event, duration_ms: float, *, onward: bool) -> Transition:
+        """Keep an event and take its transition; onward, also what follows of itself, and the next effect's intents."""
         self._unkept = event, duration_ms  # until it is kept: whatever raises first, a paid reply is not lost
-        at = self._outside.clock.time()
-        moved = step(self._outside.machine, self._run, event, at=at, duration_ms=duration_ms)
-        try:
-            await self._outside.store.append(self.run_id, Record(event, at, duration_ms))
-        except asyncio.CancelledError:
-            await self._move(moved)  # the store goes on, so the run does: else the effect would be repeated
-            raise
-        await self._move(moved)
-        return moved.transition
+        async with self._keeper.turn:
+            at = self._outside.clock.time()
+            self._keeper.collect()
+            moves = self._moves(event, at, duration_ms, onward=onward)
+            last = moves[-1][1]
+            intents, effect = self._onward(last) if onward else ((), None)
+            letters = self._mail.taken
 
-    async def _move(self, taken: Step) -> None:
-        """Be in the next state, and let go of what belonged to the last one."""
-        moved, transition, self._next = taken
-        self._unkept = None
-        self._run = moved
-        self._transitions.append(transition)
-        if moved.stopping is not None and self._performer is not None:
-            self._performer.stop.set()
-        if moved.finished:
-            self._let_go()
-        self._notify(transition)
-        if self._effect is not None and not transition.stays:
+            def move() -> None:
+                self._unkept = None
+                self._mail.forget(letters)
+                for _, taken in moves:
+                    self._move(taken)
+                if effect is not None:
+                    self._keeper.noted(intents)
+                    self._launch(effect, intents)
+
+            await self._keeper.keep(moves, intents, letters, then=move)
+        if self._effect is not None and effect is None and not last.transition.stays:
             await self._abandon()
         if self._performer is not None and self._performer.raised is not None:
             raised, self._performer.raised = self._performer.raised, None
             raise raised
+        return last.transition
+
+    def _moves(self, event: Event, at: float, duration_ms: float, *, onward: bool) -> list[tuple[Event, Step]]:
+        """The steps that an event makes: one, and onward also those that nothing is waited for."""
+        machine = self._outside.machine
+        if isinstance(event, ApprovalDecided):
+            event = replace(event, waited=max(0.0, at - self._transitions[-1].at))
+        taken = step(machine, self.snapshot, event, at=at, duration_ms=duration_ms)
+        moves = [(event, taken)]
+        while onward and taken.effect is None and not taken.run.finished and not self._mail:
+            event = ResultsAppended()
+            taken = step(machine, taken.run, event, at=at)
+            moves.append((event, taken))
+        return moves
+
+    def _onward(self, last: Step) -> tuple[tuple[Event, ...], Effect | None]:
+        """The effect that begins with the last step, and its intents; none when something else comes first."""
+        assert self._performer is not None  # noqa: S101 - _open made it
+        effect = last.effect
+        first = self._effect is not None or bool(self._mail) or self._is_late()  # what comes before a new effect
+        if effect is None or first or last.transition.stays or isinstance(effect, AskHuman):
+            return (), None
+        return self._performer.intents(effect, last.run), effect
+
+    def _move(self, taken: Step) -> None:
+        """Be in the next state, and let go of what belonged to the last one."""
+        moved, transition, self._next = taken
+        self._keeper.run = moved
+        self._transitions.append(transition)
+        if moved.stopping is not None and self._performer is not None:
+            self._performer.stop.set()
+        if moved.finished or "await_approval" in {transition.source, transition.dest}:
+            self._set_alarm()
+        self._notify(transition)
+
+    async def _begin_call(self, call: ToolCall) -> bool:
+        """Keep the intent to run a call before it runs; tells whether it may."""
+        assert self._performer is not None  # noqa: S101 - _open made it
+        if any(intent.call_id == call.id for intent in self.snapshot.started):
+            return True
+        if self.snapshot.stopping is not None or self._is_late():
+            return False
+        intent = self._performer.intent(call, self.snapshot)
+        await self._keeper.note([intent], self._outside.clock.time())
+        return self.snapshot.stopping is None
+
+    def _call_ended(self, result: ToolResult) -> None:
+        self._keeper.receipt(result, self._outside.clock.time())
 
     async def _abandon(self) -> None:
         """End an effect whose event nobody waits for."""
@@ -335,7 +462,7 @@ class Run(Generic[T]):
             return
         for observer in tuple(self._observers):
             try:
-                observer.observe(notice, self._run)
+                observer.observe(notice, self.snapshot)
             except Exception:  # noqa: BLE001 - whatever is wrong with an observer, the run goes on
                 self._drop(observer)
                 _log.exception("observer %r of run %s failed and hears no more of it", observer, self.run_id)
@@ -344,17 +471,17 @@ class Run(Generic[T]):
         self._observers = [other for other in self._observers if other is not observer]
 
     def _let_go(self) -> None:
-        """Call off the deadline, and free the session for its next run."""
+        """Call off the deadline, and let others have the run."""
         if self._call_off is not None:
             self._call_off()
-        if self._leave_session is not None:
-            self._leave_session()
+        self._keeper.release()
 
     async def __aenter__(self) -> Self:
         """Open the run.
 
         Raises:
             RunExists: The store has a run of this id.
+            SessionBusy: Its session has a run under way.
         """
         if self._loop is None:
             await self._open()
@@ -372,6 +499,7 @@ class Run(Generic[T]):
         elif self._effect is not None:
             self._left = True
             await self._abandon()
+            await self._keeper.flush()
         self._let_go()
 
     async def _end_cancelled(self) -> None:

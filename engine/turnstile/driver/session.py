@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from turnstile.core.errors import NoRow, UsageError
+from turnstile.core.events import RunStarted
 from turnstile.core.fold import fold
 from turnstile.core.history import History
-from turnstile.core.messages import Item
 from turnstile.driver.perform import Outside
 
 
-async def said_before(outside: Outside, session: str) -> tuple[Item, ...]:
-    """The conversation of a session so far: that of its newest run, whose calls are all answered."""
-    newest = await outside.store.newest(session)
+async def going_on(outside: Outside, start: RunStarted) -> RunStarted:
+    """The first record of a run that goes on with its session: with what its newest run said, all calls answered.
+
+    Raises:
+        UsageError: Another machine made that run.
+    """
+    assert start.session is not None  # noqa: S101 - who calls has asked
+    newest = await outside.store.newest(start.session)
     if newest is None:
-        return ()
+        return start
     records = await outside.store.load(newest)
     try:
         said = fold(outside.machine, (record.event for record in records)).messages
     except NoRow as error:
-        msg = f"session {session!r} cannot go on: its run {newest!r} was made by another machine than this agent's"
+        msg = (
+            f"session {start.session!r} cannot go on: its run {newest!r} was made by another machine than this agent's"
+        )
         raise UsageError(msg) from error
-    return History.of(said)[:]
+    return replace(start, history=History.of(said)[:], previous=newest)

@@ -12,10 +12,20 @@ from hypothesis import strategies as st
 
 from turnstile.core.errors import ConfigurationError
 from turnstile.core.events import ModelFailed
-from turnstile.core.messages import Attachment, Exchange, Item, Reply, ResultStatus, ToolCall, ToolResult, UserTurn
+from turnstile.core.messages import (
+    Attachment,
+    Exchange,
+    Item,
+    Reply,
+    ResultStatus,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    UserTurn,
+)
 from turnstile.core.strict_json import JsonValue
 from turnstile.models import AnthropicMessages
-from turnstile.ports import ModelRequest, ToolSpec
+from turnstile.ports import ModelRequest
 from turnstile.shell.models.anthropic_request import AnthropicEncoder
 from turnstile.shell.models.options import complete_anthropic
 

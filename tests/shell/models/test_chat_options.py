@@ -12,9 +12,9 @@ import pytest
 
 from turnstile import Agent, Attachment, Limits, tool
 from turnstile.core.events import ModelFailed
-from turnstile.core.messages import Exchange, Item, Reply, ToolCall, ToolResult, UserTurn
+from turnstile.core.messages import Exchange, Item, Reply, ToolCall, ToolResult, ToolSpec, UserTurn
 from turnstile.models import OpenAIChat
-from turnstile.ports import Delta, ModelRequest, ToolSpec
+from turnstile.ports import Delta, ModelRequest
 from turnstile.shell.models.schema_forms import inlined, strict
 from turnstile.shell.models.think_tags import ThinkTags, parted
 from turnstile.testing import WireServer

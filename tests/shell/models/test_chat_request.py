@@ -11,10 +11,10 @@ import pytest
 
 from turnstile.core.errors import ConfigurationError
 from turnstile.core.history import History
-from turnstile.core.messages import Exchange, Item, Reply, ToolCall, ToolResult, UserTurn
+from turnstile.core.messages import Exchange, Item, Reply, ToolCall, ToolResult, ToolSpec, UserTurn
 from turnstile.core.strict_json import JsonValue
 from turnstile.models import OpenAIChat
-from turnstile.ports import ModelRequest, ToolSpec
+from turnstile.ports import ModelRequest
 from turnstile.shell.models.chat_request import ChatEncoder
 from turnstile.shell.models.options import ChatOptions, complete
 from turnstile.testing import WireServer

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from turnstile.core.errors import ToolDefinitionError
-from turnstile.ports import ToolRunner, ToolSpec
+from turnstile.core.messages import ToolSpec
+from turnstile.ports import ToolRunner
 from turnstile.shell.toolbox import Toolbox
 from turnstile.tools import tool
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from turnstile.core.messages import Exchange, Item
+from turnstile.core.messages import Exchange, Item, ToolSpec
 from turnstile.core.strict_json import JsonValue
-from turnstile.ports import ToolSpec
 from turnstile.shell.models.chat_request import safe_name
 from turnstile.shell.models.json_text import as_dict
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from turnstile.core.errors import InvalidJSON
-from turnstile.core.messages import Exchange, Item, Reply, ToolCall, UserTurn
+from turnstile.core.messages import Exchange, Item, Reply, ToolCall, ToolSpec, UserTurn
 from turnstile.core.strict_json import JsonValue, loads
-from turnstile.ports import ModelRequest, ToolSpec
+from turnstile.ports import ModelRequest
 from turnstile.shell.models import prompted
 from turnstile.shell.models.body_settings import LIMITS, checked, encoded
 from turnstile.shell.models.chat_parts import parts_of

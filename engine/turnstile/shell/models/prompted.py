@@ -15,9 +15,9 @@ from dataclasses import replace
 
 from turnstile.core.errors import InvalidJSON
 from turnstile.core.events import ModelFailed
-from turnstile.core.messages import Exchange, Reply, ToolCall
+from turnstile.core.messages import Exchange, Reply, ToolCall, ToolSpec
 from turnstile.core.strict_json import JsonValue, loads
-from turnstile.ports import ModelRequest, ToolSpec
+from turnstile.ports import ModelRequest
 from turnstile.shell.models.json_text import dumps
 from turnstile.shell.models.schema_forms import inlined
 

@@ -13,10 +13,10 @@ from typing import Any
 from turnstile.core.effects import RunTools
 from turnstile.core.errors import ToolDefinitionError
 from turnstile.core.events import Verdict
-from turnstile.core.messages import Reply, ToolCall, ToolResult
+from turnstile.core.messages import Reply, ToolCall, ToolResult, ToolSpec
 from turnstile.core.run_state import RunState
 from turnstile.core.strict_json import JsonValue, digest
-from turnstile.ports import ToolBatch, ToolSpec, ToolWork
+from turnstile.ports import ToolBatch, ToolWork
 from turnstile.shell.toolbox.batch import Batch
 from turnstile.shell.toolbox.call import Job
 from turnstile.shell.toolbox.text import fit
@@ -60,6 +60,11 @@ class Toolbox:
         self._finding = threading.Lock()
         self._given_up: set[asyncio.Task[None]] = set()
 
+    @property
+    def tools(self) -> tuple[AnyTool, ...]:
+        """The tools."""
+        return tuple(self._tools.values())
+
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as a model sees them.
@@ -90,6 +95,20 @@ class Toolbox:
             verdicts.append(verdict)
         self._remember(run.run_id, findings)
         return tuple(verdicts)
+
+    def opening(self, effect: RunTools, parallel: int) -> tuple[ToolCall, ...]:
+        """The calls that `run` starts at once: in order, as many as may run at once, a sequential one alone."""
+        first: list[ToolCall] = []
+        for call, verdict in zip(effect.calls, effect.verdicts, strict=True):
+            made = self._tools.get(call.name.strip())
+            if verdict.problem or made is None:
+                continue
+            if first and made.sequential:
+                break
+            first.append(call)
+            if made.sequential or len(first) == parallel:
+                break
+        return tuple(first)
 
     async def run(self, effect: RunTools, work: ToolWork) -> ToolBatch:
         """Run the calls, at once as far as they may; never raises for what a tool does.

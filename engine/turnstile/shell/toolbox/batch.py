@@ -58,6 +58,7 @@ class Batch:
         self._context = contextvars.copy_context()
         self._idle = asyncio.Event()
         self._advancing = False
+        self._handed_over: set[int] = set()  # whose results are kept already
         self._halted = ""
         self._aborted: str | None = None
         self._raised: BaseException | None = None
@@ -81,7 +82,11 @@ class Batch:
                 for job in [*self._running.values()]:  # told to hurry: cancelled once more
                     self._give_up(job)
             raise
-        results = tuple(result for result in self._results if result is not None)
+        results = tuple(
+            result
+            for index, result in enumerate(self._results)
+            if result is not None and index not in self._handed_over
+        )
         return ToolBatch(ToolsFinished(results, self._aborted), self._raised)
 
     async def _until_idle(self) -> None:
@@ -128,6 +133,9 @@ class Batch:
         if self._is_over():
             self._halt("cancelled")
             return
+        if not await self._work.begin(job.call):
+            self._settle(job, Outcome("not run: the run is told to stop", "not_run"))
+            return
         job.began = self._monotonic()
         self._work.notify(ToolStarted(job.call.id, job.call.name))
         if job.tool.timeout is not None:
@@ -162,6 +170,9 @@ class Batch:
         content = fit(outcome.content, job.tool.max_result_chars)
         result = ToolResult(job.call.id, job.call.name, content, outcome.status, duration_ms)
         self._results[job.index] = result
+        if job.began is not None and (self._running or self._waiting):
+            self._handed_over.add(job.index)  # the last one's comes with the batch
+            self._work.finished(result)
         self._work.notify(result)
         if outcome.raised is not None:
             self._raised = outcome.raised if self._raised is None else self._raised

@@ -1,0 +1,182 @@
+"""`Keeper`: a run's journal as its driver writes it, and the run's state, which moves once the journal has why.
+
+One thing is written at a time, in the order in which it happened: a move, the intents of an effect, or the receipts of
+calls. Whoever awaits a write may be cancelled: the store goes on with it, and so the state moves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+
+from turnstile.core.errors import TurnstileError, UsageError
+from turnstile.core.events import CallFinished, Event, RunStarted
+from turnstile.core.messages import ToolResult
+from turnstile.core.run_state import RunState, begin_run
+from turnstile.core.step import Step, note
+from turnstile.ports import Deliver, Lease, Record, Store, Summary
+
+_log = logging.getLogger("turnstile")
+
+
+class Keeper:
+    """Writes a run's journal, and has its state.
+
+    Args:
+        store: Keeps it.
+        run: The run as it is now.
+
+    Attributes:
+        run: The run after all that is kept.
+        turn: Held by who writes, so that each write begins where the one before has led.
+    """
+
+    def __init__(self, store: Store, run: RunState) -> None:
+        self.run = run
+        self.turn = asyncio.Lock()
+        self._store = store
+        self._creating: asyncio.Future[Lease] | None = None
+        self._lease: Lease | None = None
+        self._forget: weakref.finalize[..., Keeper] | None = None
+        self._arrived: list[Record] = []  # receipts that the state does not have yet
+        self._owed: list[Record] = []  # receipts that it has, and the store has not
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def create(self, start: Record, deliver: Deliver) -> None:
+        """Begin the journal, once, however often this is called: a task that awaited it may have been cancelled.
+
+        Raises:
+            RunExists: The store has a run of this id.
+            SessionBusy: Its session has a run under way.
+        """
+        if self._creating is None:
+            assert isinstance(start.event, RunStarted)  # noqa: S101 - the driver's own
+            self.run = begin_run(start.event)
+            self._creating = asyncio.ensure_future(self._store.create(start, summary_of(self.run), deliver))
+        try:
+            self.hold(await asyncio.shield(self._creating))
+        except Exception:
+            self._creating = None
+            raise
+
+    @property
+    def created(self) -> bool:
+        """Whether the journal has been begun, though perhaps nobody has waited for it."""
+        return self._creating is not None
+
+    def hold(self, lease: Lease) -> None:
+        """Write under this lease; it is let go when the run is, or is forgotten."""
+        self._lease = lease
+        self._forget = weakref.finalize(self, self._store.release, lease)
+        self._forget.atexit = False  # a process that ends holds nothing any more
+
+    def release(self) -> None:
+        """Let others have the run."""
+        if self._forget is not None:
+            self._forget()
+
+    async def regain(self, deliver: Deliver) -> None:
+        """Have the run again after it was let go, if nobody had it meanwhile.
+
+        Raises:
+            RunIsLeased: Somebody drives it.
+            UsageError: Somebody did.
+        """
+        if self._lease is None or self._forget is None or self._forget.alive:
+            return
+        run_id, epoch = self._lease.run_id, self._lease.epoch
+        lease = await self._store.claim(run_id, deliver)
+        if lease.epoch != epoch + 1:
+            self._store.release(lease)
+            msg = (
+                f"run {run_id!r} was driven by another since it was left here; go on with `await agent.resume(run_id)`"
+            )
+            raise UsageError(msg)
+        self.hold(lease)
+
+    async def keep(
+        self,
+        moves: Sequence[tuple[Event, Step]],
+        intents: Iterable[Event],
+        letters: Sequence[int],
+        then: Callable[[], None],
+    ) -> None:
+        """Keep moves, and the intents of the effect that begins with the last one; then do what follows from it.
+
+        The caller has the turn, and has seen the receipts (`collect`).
+
+        Raises:
+            RunIsLeased: Another process has taken the run over.
+            StoreError: It may not have been kept.
+        """
+        last = moves[-1][1]
+        records = [
+            Record(event, taken.transition.at, taken.transition.duration_ms, taken.transition.row)
+            for event, taken in moves
+        ]
+        records += [Record(intent, last.transition.at) for intent in intents]
+        await self._append(records, last.run, letters, then)
+
+    async def note(self, events: Sequence[Event], at: float, then: Callable[[], None] = lambda: None) -> None:
+        """Keep what no row takes; then the state has it, and `then` is called."""
+
+        def move() -> None:
+            self.noted(events)
+            then()
+
+        async with self.turn:
+            self.collect()
+            await self._append([Record(event, at) for event in events], self.run, (), move)
+
+    def noted(self, events: Iterable[Event]) -> None:
+        """Have in the state what is kept."""
+        for event in events:
+            self.run = note(self.run, event)
+
+    def receipt(self, result: ToolResult, at: float) -> None:
+        """Keep a call's result soon; what is kept next has it before it."""
+        self._arrived.append(Record(CallFinished(result), at))
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.get_running_loop().create_task(self.flush())
+
+    def collect(self) -> None:
+        """Have the receipts in the state that have come; whoever writes next keeps them."""
+        arrived, self._arrived = self._arrived, []
+        self._owed += arrived
+        self.noted(record.event for record in arrived)
+
+    async def flush(self) -> None:
+        """Keep the receipts that have come; what goes wrong shows when the next move is kept, which needs them too."""
+        async with self.turn:
+            self.collect()
+            if not self._owed:
+                return
+            try:
+                await self._append([], self.run, (), lambda: None)
+            except TurnstileError as error:
+                _log.info("receipts of run %s are not kept yet: %s", self.run.run_id, error)
+
+    async def _append(
+        self, records: Sequence[Record], after: RunState, letters: Sequence[int], then: Callable[[], None]
+    ) -> None:
+        assert self._lease is not None  # noqa: S101 - nothing is written before the run is opened
+        owed = tuple(self._owed)
+
+        def kept() -> None:
+            del self._owed[: len(owed)]
+            then()
+
+        try:
+            await self._store.append(self._lease, (*owed, *records), summary_of(after), letters)
+        except asyncio.CancelledError:
+            kept()  # the store goes on, so the run does: else the effect would be repeated
+            raise
+        kept()
+
+
+def summary_of(run: RunState) -> Summary:
+    """How a run stands, for lists."""
+    reason = run.stop.reason if run.stop else ""
+    return Summary(run.state, reason, run.turns, run.usage.total_tokens, run.cost)

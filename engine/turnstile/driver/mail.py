@@ -1,0 +1,100 @@
+"""`Mail`: what a run is told from outside its loop, by its own process and by letters from others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from turnstile.core.events import ApprovalDecided, Cancelled, DeadlinePassed, Event
+from turnstile.core.run_state import RunState
+from turnstile.ports import Letter
+
+_log = logging.getLogger("turnstile")
+
+
+class Entry(NamedTuple):
+    """Something to take, with the letter's number if it came as one."""
+
+    event: Event
+    letter: int | None = None
+
+
+class Mail:
+    """The events that wait to be taken by a run, in the order in which they came.
+
+    Args:
+        run_id: The run.
+
+    Attributes:
+        on_arrival: Called, from any thread, when a letter has come.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._waiting: list[Entry] = []
+        self._seen: set[int] = set()
+        self._taken: list[int] = []
+        self.on_arrival: Callable[[], object] = lambda: None
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def put(self, event: Event) -> None:
+        """Let an event wait, from any thread."""
+        self._waiting.append(Entry(event))
+
+    def put_first(self, event: Event) -> None:
+        """Let an event come before all others."""
+        self._waiting.insert(0, Entry(event))
+
+    def __call__(self, letter: Letter) -> None:
+        """Let a letter wait, from any thread; one that comes twice counts once."""
+        if letter.number not in self._seen:
+            self._seen.add(letter.number)
+            self._waiting.append(Entry(letter.event, letter.number))
+            self.on_arrival()
+
+    def next(self, run: RunState, *, done: bool) -> Entry | None:
+        """What can be taken now; ``None`` when there is nothing.
+
+        Args:
+            run: The run, whose state says whether a decision can be taken.
+            done: Whether its effect has ended: what that brought comes before an order to stop.
+        """
+        for entry in (*self._waiting,):
+            if isinstance(entry.event, ApprovalDecided):
+                if self._is_void(entry.event, run):
+                    _log.info("run %s has no use for %s, which is dropped", self._run_id, entry.event)
+                    self.take(entry)
+                    continue
+                if not run.waiting:
+                    continue
+            return None if done and isinstance(entry.event, Cancelled | DeadlinePassed) else entry
+        return None
+
+    def _is_void(self, decision: ApprovalDecided, run: RunState) -> bool:
+        """Whether nobody waits for a decision, or another that waits, too, denies what it allows."""
+        if decision.call_id not in run.in_doubt:
+            return True
+        others = (entry.event for entry in self._waiting)
+        return decision.decision == "rerun" and any(
+            isinstance(other, ApprovalDecided) and other.call_id == decision.call_id and other.decision == "unknown"
+            for other in others
+        )
+
+    def take(self, entry: Entry) -> Event:
+        """The event, which waits no more."""
+        self._waiting.remove(entry)
+        if entry.letter is not None:
+            self._taken.append(entry.letter)
+        return entry.event
+
+    @property
+    def taken(self) -> tuple[int, ...]:
+        """Numbers of the letters that were taken, and that the store still has."""
+        return tuple(self._taken)
+
+    def forget(self, letters: tuple[int, ...]) -> None:
+        """The store has these letters no more."""
+        self._taken = [letter for letter in self._taken if letter not in letters]
