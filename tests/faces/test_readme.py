@@ -87,7 +87,8 @@ class Reader:
         path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
         # The tests are running already, and this is one of them: pytest gets a small one to run.
         one = f'-c "{ROOT}/pyproject.toml" "{__file__}::test_links_lead_somewhere"'
-        self._environment = {**os.environ, **environment, "PATH": path, "PYTEST_ADDOPTS": one}
+        own = {"PATH": path, "PYTEST_ADDOPTS": one, "TURNSTILE_DB": str(folder / "kept.db")}
+        self._environment = {**os.environ, **environment, **own}
         self._folder = folder
         self._names: dict[str, object] = {"__name__": "readme"}
 

@@ -74,8 +74,10 @@ async def _stored(prefix: str, path: str | None, agent: Agent[Any] | None) -> _K
 
 def _tell(again: Replay, screen: Screen) -> None:
     run, count = again.run, len(again.transitions)
-    sent = f"{len(again.requests)} {'request' if len(again.requests) == 1 else 'requests'}"
-    line = f"run {run.run_id}: {count} {'transition' if count == 1 else 'transitions'}, {sent} made again"
+    sent = f"{len(again.requests)} {'request' if len(again.requests) == 1 else 'requests'} made again"
+    if run.start.settings is None:
+        sent = "its requests are not on record"  # it is older than their digests
+    line = f"run {run.run_id}: {count} {'transition' if count == 1 else 'transitions'}, {sent}"
     different = again.divergence
     if different is None:
         screen.answer(f"{line}, no divergence")

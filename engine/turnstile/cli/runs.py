@@ -18,6 +18,7 @@ from turnstile.ports import RunEntry, Store, Summary
 from turnstile.replay import audit as audit_run
 from turnstile.replay import export as export_run
 from turnstile.replay import replay, summary_of
+from turnstile.replay.replaying import OLDER
 from turnstile.stores import SQLiteStore
 
 
@@ -56,7 +57,7 @@ async def _entries(path: str | None, wanted: Wanted) -> tuple[RunEntry, ...]:
 
 async def _summed(store: Store, entry: RunEntry) -> RunEntry:
     """An entry with its summary, also of a run that is older than summaries, if its journal can be read."""
-    if entry.summary.state:
+    if entry.summary.state not in OLDER:
         return entry
     try:
         run = replay(await store.load(entry.run_id)).run

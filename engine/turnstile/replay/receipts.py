@@ -71,8 +71,13 @@ def _closed(before: RunState, run: RunState, seq: int, begun: Counter[str]) -> I
 def _under_way(run: RunState, seq: int, begun: Counter[str]) -> Iterator[Receipt]:
     """Receipts of the calls that are open."""
     results = {result.call_id: result for result in run.results or run.receipts}
-    started = {intent.call_id for intent in run.started}
-    for call in run.open.reply.calls if run.open else ():
+    calls = run.open.reply.calls if run.open else ()
+    started = {intent.call_id for intent in run.started} | {*run.lost}
+    if (
+        run.in_flight and not started and run.state == "execute_tools"
+    ):  # a journal older than intents: any may have been
+        started = {call.id for call in calls}
+    for call in calls:
         result = results.get(call.id)
         outcome: Outcome = "started" if call.id in started else "open"
         if result is not None:

@@ -22,6 +22,9 @@ from turnstile.ports import ModelRequest, Record, Summary
 from turnstile.replay.changing import Change, changes_of
 from turnstile.replay.requests import Requests
 
+OLDER = ("", "unknown")
+"""What a store has as the state of a run that is older than summaries."""
+
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
@@ -175,7 +178,7 @@ class _Making:
 
 
 def _summary_differs(seq: int, kept: Summary | None, run: RunState) -> Divergence | None:
-    if kept is None or not kept.state:  # a run that is older than summaries
+    if kept is None or kept.state in OLDER:
         return None
     now = summary_of(run)
     return None if kept == now else Divergence(seq, "summary", str(kept), str(now))
