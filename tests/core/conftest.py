@@ -6,9 +6,9 @@ import re
 
 from hypothesis import strategies as st
 
-from turnstile.core.events import ModelFailed, ModelReplied, RunStarted, ToolsFinished, Verdict
+from turnstile.core.events import ApprovalDecided, ModelFailed, ModelReplied, RunStarted, ToolsFinished, Verdict
 from turnstile.core.limits import Limits, Price, Retry
-from turnstile.core.messages import Attachment, Exchange, Reply, ToolCall, ToolResult, Usage, UserTurn
+from turnstile.core.messages import Attachment, Exchange, Reply, ToolCall, ToolResult, ToolSpec, Usage, UserTurn
 
 # Lone surrogates are text too; a pair of them is no two characters in JSON.
 texts = st.text(st.characters(exclude_categories=()), max_size=8).filter(
@@ -35,8 +35,10 @@ replies = st.builds(
 )
 
 
+statuses = st.sampled_from(["ok", "error", "not_run", "unknown"])
+
+
 def _result(call: ToolCall) -> st.SearchStrategy[ToolResult]:
-    statuses = st.sampled_from(["ok", "error", "not_run", "unknown"])
     return st.builds(ToolResult, st.just(call.id), st.just(call.name), texts, statuses, numbers)
 
 
@@ -45,7 +47,15 @@ def _exchange(reply: Reply) -> st.SearchStrategy[Exchange]:
 
 
 def _verdict(call: ToolCall) -> st.SearchStrategy[Verdict]:
-    return st.builds(Verdict, st.just(call.id), texts, problem=texts, repeats=st.none() | counts)
+    return st.builds(
+        Verdict,
+        st.just(call.id),
+        texts,
+        problem=texts,
+        access=st.sampled_from(["read", "idempotent", "write"]),
+        repeats=st.none() | counts,
+        on_in_doubt=st.sampled_from(["tell", "ask"]),
+    )
 
 
 def _vetted(reply: Reply) -> st.SearchStrategy[ModelReplied]:
@@ -57,6 +67,7 @@ attachments = st.builds(Attachment, st.just("image/png"), data=st.just("QQ=="), 
     Attachment, texts.map(lambda text: f"image/{text}"), url=st.just("https://example.com/a")
 )
 items = st.builds(UserTurn, texts, attachments=st.lists(attachments, max_size=2).map(tuple)) | exchanges
+specs = st.builds(ToolSpec, texts, texts, st.dictionaries(texts, json_values, max_size=3))
 prices = st.builds(Price, amounts, amounts)
 
 st.register_type_strategy(str, texts)
@@ -65,6 +76,7 @@ st.register_type_strategy(Reply, replies)
 st.register_type_strategy(Exchange, exchanges)
 st.register_type_strategy(ModelReplied, replies.flatmap(_vetted))
 st.register_type_strategy(Price, prices)
+st.register_type_strategy(ToolResult, st.builds(ToolResult, texts, texts, texts, statuses, numbers))
 st.register_type_strategy(Retry, st.builds(Retry, st.integers(1, 9), amounts, amounts))
 st.register_type_strategy(
     Limits,
@@ -82,6 +94,10 @@ st.register_type_strategy(
 st.register_type_strategy(
     ToolsFinished,
     st.builds(ToolsFinished, exchanges.map(lambda exchange: exchange.results), st.none() | texts),
+)
+st.register_type_strategy(
+    ApprovalDecided,
+    st.builds(ApprovalDecided, texts, st.sampled_from(["rerun", "result", "unknown"]), texts, amounts),
 )
 st.register_type_strategy(
     ModelFailed,
@@ -103,5 +119,10 @@ st.register_type_strategy(
         prices=st.lists(st.none() | prices, max_size=3).map(tuple),
         max_output=st.none() | counts,
         fingerprints=st.lists(st.tuples(texts, texts), max_size=2).map(tuple),
+        tools=st.lists(specs, max_size=2).map(tuple),
+        settings=json_values,
+        output_schema=json_values,
+        origin=texts,
+        forked_from=texts,
     ),
 )

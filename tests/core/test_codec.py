@@ -12,9 +12,20 @@ from hypothesis import strategies as st
 
 from turnstile.core.codec import MAX_BYTES, RECORDS, VERSION, Codec, codec
 from turnstile.core.errors import CodecError, ConfigurationError
-from turnstile.core.events import Cancelled, EffectBegun, Event, ModelFailed, ModelReplied, RunStarted, ToolsFinished
+from turnstile.core.events import (
+    ApprovalDecided,
+    CallStarted,
+    Cancelled,
+    EffectBegun,
+    Event,
+    ModelFailed,
+    ModelReplied,
+    RunStarted,
+    ToolsFinished,
+    Verdict,
+)
 from turnstile.core.machine import loop
-from turnstile.core.messages import Reply, ToolCall, ToolResult
+from turnstile.core.messages import Reply, ToolCall, ToolResult, ToolSpec
 from turnstile.core.rows import before, row
 from turnstile.core.run_state import RunState
 from turnstile.core.states import await_model, failed
@@ -58,7 +69,8 @@ def test_every_event_survives_its_record(kind: type[Event], data: st.DataObject)
 def test_a_record_is_plain_json_with_its_version_and_type_first() -> None:
     """Whoever opens the journal in twenty years reads it without us."""
     assert codec.encode(Cancelled("genug für heute")) == '{"v":1,"type":"Cancelled","why":"genug für heute"}'.encode()
-    assert codec.encode(EffectBegun()) == b'{"v":1,"type":"EffectBegun"}'
+    begun = EffectBegun("5eed", ((0, 1), (3, 7)))
+    assert codec.encode(begun) == b'{"v":1,"type":"EffectBegun","request":"5eed","items":[[0,1],[3,7]]}'
 
 
 def test_all_fields_of_a_record_are_written() -> None:
@@ -96,6 +108,10 @@ def test_a_split_surrogate_pair_is_refused() -> None:
         (ModelReplied(Reply(), output={1: 2}), "output", "expected a text; got 1"),  # type: ignore[dict-item]
         (ModelReplied(Reply(), output=[float("inf")]), "output", "expected a finite number; got inf"),
         (ModelReplied(Reply(), output=10**MAX_DIGITS), "output", "expected a whole number of at most 400 characters"),
+        (RunStarted("r", "p", tools=(ToolSpec("a", "b", []),)), "tools.0.parameters", "expected a JSON object; got []"),  # type: ignore[arg-type]
+        (RunStarted("r", "p", tools=(ToolSpec("a", "b", {"c": ()}),)), "tools.0.parameters", "expected a JSON value"),  # type: ignore[dict-item]
+        (ApprovalDecided("a", "allow"), "decision", "expected one of 'rerun', 'result', 'unknown'; got 'allow'"),  # type: ignore[arg-type]
+        (EffectBegun("", ((1,),)), "items.0", "expected a sequence of 2"),  # type: ignore[arg-type]
         (ToolsFinished((ToolResult("a", "b", b"c"),)), "results.0.content", "expected a text; got b'c'"),  # type: ignore[arg-type]
     ],
 )
@@ -268,9 +284,29 @@ def test_the_version_is_the_first() -> None:
     assert VERSION == 1
 
 
-def test_a_record_older_than_a_field_is_read() -> None:
+@pytest.mark.parametrize(
+    ("event", "newer"),
+    [
+        (
+            RunStarted("run", "hi"),
+            {"attachments", "tools", "settings", "output_schema", "origin", "forked_from", "previous"},
+        ),
+        (EffectBegun(), {"request", "items"}),
+        (CallStarted("a", "add", "digest"), {"fingerprint", "key", "approval"}),
+    ],
+)
+def test_a_record_older_than_a_field_is_read(event: Event, newer: set[str]) -> None:
     """Fields are added with defaults, and journals that lack them stay readable."""
-    record = json.loads(codec.encode(RunStarted("run", "hi")))
-    del record["attachments"]
+    record = json.loads(codec.encode(event))
 
-    assert codec.decode(json.dumps(record).encode()) == RunStarted("run", "hi")
+    assert newer <= record.keys()
+    assert codec.decode(json.dumps({key: record[key] for key in record.keys() - newer}).encode()) == event
+
+
+def test_a_verdict_older_than_who_decides_is_read() -> None:
+    """Tools of older releases told the model."""
+    event = ModelReplied(Reply(calls=(ToolCall("a", "add", "{}"),)), (Verdict("a", "digest"),))
+    record = json.loads(codec.encode(event))
+    del record["verdicts"][0]["on_in_doubt"]
+
+    assert codec.decode(json.dumps(record).encode()) == event

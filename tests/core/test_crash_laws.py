@@ -39,8 +39,9 @@ from turnstile.core.run_state import RunState, begin_run
 from turnstile.core.step import Transition, effect_of, note, step
 
 machine = with_approval(loop)
-accesses = st.sampled_from(get_args(Access))
-doubts = st.sampled_from(get_args(OnInDoubt))
+accesses = st.sampled_from(["write", *get_args(Access)])
+doubts = st.sampled_from(["ask", *get_args(OnInDoubt)])
+ODDS = st.sampled_from([False] * 15 + [True] + [False] * 15)
 starts = st.builds(
     RunStarted,
     st.just("run"),
@@ -48,10 +49,10 @@ starts = st.builds(
     deadline=st.just(1_000.0),
     limits=st.builds(
         Limits,
-        turns=st.integers(2, 5),
-        tool_calls=st.sampled_from([None, 4]),
+        turns=st.sampled_from([6, 2, 6]),
+        tool_calls=st.sampled_from([None, 4, None]),
         repeats=st.sampled_from([None, 2]),
-        recoveries=st.sampled_from([0, 1, 3, 3]),
+        recoveries=st.sampled_from([5, 5, 0, 1, 5, 5]),
         on_exhausted=st.sampled_from(["fail", "wrap_up"]),
     ),
 )
@@ -60,7 +61,7 @@ starts = st.builds(
 @st.composite
 def replies(draw: st.DrawFn, run: RunState) -> ModelReplied:
     """A reply that mostly calls tools of all kinds."""
-    ids = [f"call {run.seq}.{number}" for number in range(draw(st.sampled_from([0, 1, 2, 3, 3])))]
+    ids = [f"call {run.seq}.{number}" for number in range(draw(st.sampled_from([3, 2, 1, 0, 2, 3, 3])))]
     kinds = st.builds(Verdict, st.just(""), st.just("digest"), access=accesses, on_in_doubt=doubts)
     verdicts = tuple(replace(draw(kinds), call_id=id_) for id_ in ids)
     return ModelReplied(Reply("" if ids else "text", tuple(ToolCall(id_, "tool", "{}") for id_ in ids)), verdicts)
@@ -78,22 +79,21 @@ def at_work(run: RunState) -> list[Event]:
     left, begun = open_calls(run), {intent.call_id for intent in run.started}
     waiting = [call for call in left if call.id not in begun and run.stopping is None]
     working = [call for call in left if call.id in begun]
-    events: list[Event] = [EffectLost()]
-    events += [CallStarted(call.id, call.name, "digest", key="key") for call in waiting[:1] * 3]
-    events += [CallFinished(result) for result in results_of(run, tuple(working))]
-    if not waiting:
-        aborted = [None, None, "no go"]
-        events += [ToolsFinished(results_of(run, left), why) for why in aborted]
-    return events
+    starting = [CallStarted(call.id, call.name, "digest", key="key") for call in waiting[:1] * 6]
+    ending = [CallFinished(result) for result in results_of(run, tuple(working))]
+    whys = () if waiting else (None, None, "no go", None)
+    finishing = [ToolsFinished(results_of(run, left), why) for why in whys]
+    return [*starting, *finishing, EffectLost(), *ending]
 
 
 def decisions(run: RunState) -> list[Event]:
     """What a human may decide."""
     ids = [call.id for call in run.waiting]
     return [
-        *[ApprovalDecided(id_, "rerun", waited=1.0) for id_ in ids * 2],
+        *[ApprovalDecided(id_, "rerun", waited=1.0) for id_ in ids],
         *[ApprovalDecided(id_, "result", "paid by hand") for id_ in ids],
         *[ApprovalDecided(id_, "unknown") for id_ in ids],
+        *[ApprovalDecided(id_, "rerun", waited=2.5) for id_ in ids],
     ]
 
 
@@ -109,10 +109,10 @@ def next_events(run: RunState) -> st.SearchStrategy[Event]:
         likely = st.just(EffectBegun())
     elif run.state == "await_model":
         failed: list[Event] = [EffectLost(), ModelFailed("timeout", delay=0.0)]
-        likely = st.integers(0, 4).flatmap(lambda chance: replies(run) if chance else st.sampled_from(failed))
+        likely = ODDS.flatmap(lambda is_odd: st.sampled_from(failed) if is_odd else replies(run))
     else:
         likely = st.sampled_from(at_work(run))
-    return st.integers(0, 29).flatmap(lambda chance: likely if chance else outside)
+    return ODDS.flatmap(lambda is_odd: outside if is_odd else likely)
 
 
 @st.composite
@@ -120,7 +120,7 @@ def lives(draw: st.DrawFn) -> list[Event]:
     """The journal of a run to its end: with intents, receipts, crashes and decisions in any order that can be."""
     start = draw(starts)
     run, events = begin_run(start), list[Event]([start])
-    for _ in range(draw(st.integers(10, 50))):
+    for _ in range(50):
         if run.finished:
             return events
         event = draw(next_events(run))

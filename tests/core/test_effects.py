@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from turnstile.core.effects import Ask, CallModel, Effect, RunTools
+from turnstile.core.effects import Ask, AskHuman, CallModel, Effect, RunTools
 from turnstile.core.messages import ToolCall
 
 
@@ -17,6 +17,7 @@ from turnstile.core.messages import ToolCall
         (CallModel(attempt=2, delay=0.4567), "CallModel (attempt 2, after 0.46 s)"),
         (CallModel(tools=False), "CallModel (tools off)"),
         (RunTools((ToolCall("1", "add", "{}"), ToolCall("2", "get", "{}")), ()), "RunTools (add, get)"),
+        (AskHuman((ToolCall("1", "pay", "{}"), ToolCall("2", "get", "{}"))), "AskHuman (pay, get)"),
         (Ask("Review"), "Review"),
     ],
 )

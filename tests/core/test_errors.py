@@ -91,6 +91,32 @@ def test_a_failed_run_says_why() -> None:
             errors.RecordDamaged("runs.db", "run-1", 7, "bad hash"),
             "store 'runs.db': record 7 of run 'run-1' is damaged: bad hash; restore the store from a copy",
         ),
+        (
+            errors.RunIsLeased("run-1", "process 7 on host 'web-1'"),
+            (
+                "run 'run-1' is driven by process 7 on host 'web-1'; wait for its end, or send it word: "
+                "turnstile cancel run-1, approve or deny"
+            ),
+        ),
+        (
+            errors.WaitingForHuman("run-1", ("a", "b")),
+            (
+                "run 'run-1' waits for a decision about 'a', 'b'; decide with run.settle(call_id, …), "
+                "or turnstile approve run-1 CALL, or deny"
+            ),
+        ),
+        (
+            errors.AmbiguousRun("run", ("run-1", "run-2")),
+            "'run' may be any of the runs run-1, run-2; give more of its id",
+        ),
+        (
+            errors.Changed("run-1", (("machine", "1", "2"), ("tool add", None, "3"), ("tool sum", "4", None))),
+            (
+                "run 'run-1' was begun under other things: machine was 1, is 2; tool add was not there, is 3; "
+                "tool sum was 4, is not there; resume it where they are as they were, or accept the changes "
+                "(accept_changes=True, --accept-changes), which the journal then says"
+            ),
+        ),
         (errors.CodecError("Cancelled", "why", "missing"), "record Cancelled, field why: missing"),
         (errors.CodecError("", "", "not UTF-8"), "record: not UTF-8"),
     ],
@@ -103,7 +129,7 @@ def test_an_error_names_the_thing_and_the_way_out(error: TurnstileError, text: s
 @pytest.mark.parametrize("kind", CLASSES.values())
 def test_an_error_crosses_processes_whole(kind: type[TurnstileError]) -> None:
     """A run may be made in a pool of processes, whose errors are pickled; one that cannot be read hangs the pool."""
-    samples: dict[str, object] = {"seq": 7, "refused": (("row", "guard"),)}
+    samples: dict[str, object] = {"seq": 7, "refused": (("row", "guard"),), "changes": (("tool add", "1", None),)}
     names = inspect.signature(kind).parameters if inspect.isfunction(kind.__init__) else ["problem"]
     error = kind(*[samples.get(name, name) for name in names])
     error.add_note("seen in passing")

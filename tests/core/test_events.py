@@ -6,7 +6,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from turnstile.core.events import EVENTS, Cancelled, EffectBegun, ModelReplied, RunStarted, Verdict
+from turnstile.core.approval import with_approval
+from turnstile.core.events import EVENTS, RECEIPTS, Cancelled, ModelReplied, RunStarted, Verdict
 from turnstile.core.machine import loop
 from turnstile.core.messages import Reply, ToolCall
 
@@ -23,8 +24,8 @@ def test_a_vetted_reply_has_one_verdict_for_each_call(ids: list[str]) -> None:
 
 def test_the_events_are_those_that_the_table_takes() -> None:
     """What the list leaves out would be explored and stored by nobody."""
-    assert {event for row in loop.rows for event in row.events} == set(EVENTS)
-    assert not {RunStarted, EffectBegun} & set(EVENTS)
+    assert {event for row in with_approval(loop).rows for event in row.events} == set(EVENTS)
+    assert not {RunStarted, *RECEIPTS} & set(EVENTS)
 
 
 def test_events_are_frozen() -> None:

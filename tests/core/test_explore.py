@@ -7,14 +7,24 @@ from dataclasses import dataclass, replace
 import pytest
 
 from turnstile.core.alphabet import STARTS
-from turnstile.core.changes import accept, append, keep
+from turnstile.core.approval import with_approval
+from turnstile.core.changes import accept, append, keep, recover
 from turnstile.core.errors import NoRow, UsageError
-from turnstile.core.events import Cancelled, EffectLost, Event, ModelReplied, ResultsAppended, RunStarted
+from turnstile.core.events import (
+    CallStarted,
+    Cancelled,
+    EffectLost,
+    Event,
+    ModelReplied,
+    ResultsAppended,
+    RunStarted,
+    Verdict,
+)
 from turnstile.core.explore import explore, situation
 from turnstile.core.fold import fold
-from turnstile.core.limits import StopReason
+from turnstile.core.limits import Limits, StopReason
 from turnstile.core.machine import Machine, Refusal, loop
-from turnstile.core.messages import Usage
+from turnstile.core.messages import Reply, ToolCall, ToolResult, Usage
 from turnstile.core.rows import AGAIN, Change, Row, after, row
 from turnstile.core.run_state import RunState, Stop, begin_run, evolve
 from turnstile.core.states import STATES, State, append_results, await_model, failed
@@ -22,6 +32,7 @@ from turnstile.core.step import step
 from turnstile.core.table import TABLE
 
 FEW = STARTS[:1]
+APPROVAL = with_approval(loop)
 waiting = State("waiting", asks="Wait")
 attic = State("attic", final=True)
 
@@ -57,6 +68,11 @@ def forget(run: RunState, event: Event) -> RunState:
     return evolve(run, open=None)
 
 
+def forget_outcomes(run: RunState, event: Event) -> RunState:
+    """Recover, and lose what came of the calls."""
+    return evolve(recover(run, event), receipts=(), in_doubt=())
+
+
 def stop_early(run: RunState, event: Event) -> RunState:
     """Say that the run has ended."""
     return evolve(run, stop=Stop("early"))
@@ -89,9 +105,9 @@ class Restless(Machine):
         return super().judge(run, event)
 
 
-def spoilt(name: str, change: Change) -> Machine:
+def spoilt(name: str, change: Change, machine: Machine = loop) -> Machine:
     """The table with another change in one of its rows."""
-    return Machine(rows=[replace(row, change=change) if row.name == name else row for row in TABLE])
+    return Machine(machine.states, [replace(row, change=change) if row.name == name else row for row in machine.rows])
 
 
 def without(name: str) -> Machine:
@@ -121,11 +137,41 @@ def test_the_table_is_sound() -> None:
     assert set(report.endings) == {reason for row in TABLE if row.dest in {"done", "failed"} for reason in row.reasons}
     assert report.situations > 1000
     assert report.moves > 20_000
-    assert str(report).splitlines()[-3:] == [
+    assert str(report).splitlines()[-4:] == [
         "every event has a row where it can come, and every row is taken",
         "every cycle spends a counter, and a finished run never moves",
         "every call is answered exactly once, and no text of the user is lost",
+        "no call that may have changed the world is begun again unasked, and none that has a result",
     ]
+
+
+def test_the_table_with_a_human_is_sound() -> None:
+    """Three rows more, each of them taken, and not one way more to go round for nothing."""
+    report = explore(APPROVAL)
+
+    assert report.ok, str(report)
+    assert [name for name, times in report.taken if times] == [row.name for row in APPROVAL.rows]
+    assert set(report.endings) == {str(reason) for reason in StopReason}
+
+
+def test_an_answer_that_goes_missing_while_a_human_decides_is_found() -> None:
+    """The exploration comes to that state with calls begun, ended, in doubt and decided."""
+    for name, state in (("in_doubt", "await_approval"), ("waiting", "await_approval"), ("decided", "execute_tools")):
+        report = explore(spoilt(name, forget, APPROVAL), starts=FEW)
+
+        assert f"unanswered: not each call has one answer in {state!r}" in str(report)
+
+
+@pytest.mark.parametrize("change", [forget_outcomes, keep])
+@pytest.mark.parametrize("machine", [loop, APPROVAL])
+def test_a_call_that_would_run_again_after_a_crash_is_found(machine: Machine, change: Change) -> None:
+    """Nothing done twice: neither what has a result, nor what changes the world and was begun."""
+    report = explore(spoilt("recovered", change, machine), starts=FEW)
+
+    found = next(finding for finding in report.findings if finding.kind == "done twice")
+    assert found.what == "a call that may have done its work is begun again in 'execute_tools'"
+    assert isinstance(found.events[-1], EffectLost)
+    assert CallStarted in {type(event) for event in found.events}
 
 
 NEW = row("new", await_model, ModelReplied, [never], failed, accept)
@@ -178,7 +224,7 @@ NEW = row("new", await_model, ModelReplied, [never], failed, accept)
 )
 def test_a_spoilt_table_is_found(machine: Machine, kind: str, what: str, path: str | None) -> None:
     """An exploration that finds nothing says something only if it would have found each of these, and the way there."""
-    report = explore(machine, starts=FEW, most=1000)
+    report = explore(machine, starts=FEW, most=2_000)
 
     assert not report.ok
     found = [finding for finding in report.findings if finding.kind == kind and finding.what.startswith(what)]
@@ -253,3 +299,33 @@ def test_runs_that_no_event_can_tell_apart_are_one_situation() -> None:
     assert situation(run) == situation(begin_run(RunStarted("other", "bye")))
     assert situation(run) != situation(evolve(run, in_flight=True))
     assert situation(run) != situation(evolve(run, retries=1))
+
+
+CALLS = (ToolCall("a", "tool", "{}"), ToolCall("b", "tool", "{}"))
+OPEN = ModelReplied(Reply(calls=CALLS), (Verdict("a", ""), Verdict("b", "")))
+ASKS = ModelReplied(Reply(calls=CALLS), (Verdict("a", "", on_in_doubt="ask"), Verdict("b", "")))
+WORKING = evolve(begin_run(FEW[0]), state="execute_tools", open=OPEN, in_flight=True)
+BEGUN = evolve(WORKING, started=(CallStarted("a", "tool", ""),))
+ENDED = evolve(BEGUN, receipts=(ToolResult("a", "tool", "one"),))
+OTHER = evolve(BEGUN, receipts=(ToolResult("a", "tool", "other"),))
+
+
+def test_how_far_each_call_is_tells_situations_apart_while_it_matters() -> None:
+    """A crash settles calls by how far they are; nobody asks any more once no crash is survived, or all have ended."""
+    places = [WORKING, BEGUN, ENDED, evolve(BEGUN, in_doubt=("a",)), evolve(WORKING, open=ASKS)]
+
+    assert len(set(map(situation, places))) == len(places)
+    assert situation(ENDED) == situation(OTHER) == situation(evolve(ENDED, started=()))
+    stopping = [evolve(run, stopping=Stop("cancelled")) for run in places]
+    for last in ([evolve(run, recoveries=1) for run in places], stopping):
+        working, begun, ended, _, asks = map(situation, last)
+        assert working == begun == asks != ended
+    done = [evolve(run, state="append_results", results=ENDED.receipts, in_flight=False) for run in (WORKING, ENDED)]
+    assert situation(done[0]) == situation(done[1])
+
+
+def test_results_tell_situations_apart_where_they_are_compared() -> None:
+    """A run that is to stop when the same comes of the same calls goes another way when something else does."""
+    counting = RunStarted("run", "hi", limits=Limits(repeats=1))
+
+    assert situation(evolve(ENDED, start=counting)) != situation(evolve(OTHER, start=counting))

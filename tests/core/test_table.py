@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, product
-from typing import Literal, get_args
+from typing import Literal, get_args, get_type_hints
 
 import pytest
 
+from turnstile.core.approval import with_approval
 from turnstile.core.errors import NoRow
 from turnstile.core.events import (
     EVENTS,
+    ApprovalDecided,
     Cancelled,
     DeadlinePassed,
     EffectLost,
@@ -25,7 +27,7 @@ from turnstile.core.events import (
     Verdict,
 )
 from turnstile.core.limits import Limits, Retry
-from turnstile.core.machine import loop
+from turnstile.core.machine import Machine, loop
 from turnstile.core.messages import Exchange, FinishReason, Item, Reply, ToolCall, ToolResult, Usage, UserTurn
 from turnstile.core.run_state import Batch, RunState, Stop, begin_run, evolve
 from turnstile.core.states import STATES
@@ -38,14 +40,17 @@ BATCHES = [Batch(), Batch(("digest 0",), times=1), Batch(("other",), times=1)]
 EXCHANGE = Exchange(Reply(calls=(ToolCall("z", "tool", "{}"),)), (ToolResult("z", "tool", "fine"),))
 HISTORIES: list[list[Item]] = [[], [EXCHANGE], [EXCHANGE, UserTurn("go on", synthetic=True)]]
 ENDINGS: list[Literal["fail", "wrap_up"]] = ["fail", "wrap_up"]
+DOUBTS: list[tuple[str, ...]] = [(), ("call 0",), ("call 0", "call 1")]
+ASKING = ["execute_tools", "append_results", "await_approval", "done", "failed"]
+"""The states that rows of the extension could touch; a reply's cells, which take long to try, have none of them."""
 LIMITS: list[Literal["token_limit", "cost_limit", ""]] = ["", "token_limit", "cost_limit"]
 
 Move = tuple[str, str] | None
 """Where a run goes and why; ``(stay)`` when its effect goes on; None when nothing may happen."""
 
 
-def reading(run: RunState, event: Event) -> Move:  # noqa: C901, PLR0911 - the table's rows, one by one
-    """What the design's table says, in its words and its order."""
+def reading(run: RunState, event: Event, *, can_ask: bool) -> Move:  # noqa: C901, PLR0911, PLR0912 - the rows, one by one
+    """What the design's table says, in its words and its order; with the state in which a human decides, or without."""
     state = run.state
     if state in {"done", "failed"}:
         return None
@@ -55,7 +60,7 @@ def reading(run: RunState, event: Event) -> Move:  # noqa: C901, PLR0911 - the t
         return "failed", "cancelled" if isinstance(event, Cancelled) else "time_limit"
     if isinstance(event, MessageInjected):
         return "(stay)", "injected"
-    if isinstance(event, EffectLost) and state != "append_results":
+    if isinstance(event, EffectLost) and state not in {"append_results", "await_approval"}:
         if state == "execute_tools" and run.stopping:
             return "failed", run.stopping.reason
         return (state, "recovered") if run.recoveries < run.limits.recoveries else ("failed", "crash_loop")
@@ -66,7 +71,11 @@ def reading(run: RunState, event: Event) -> Move:  # noqa: C901, PLR0911 - the t
     if state == "execute_tools" and isinstance(event, ToolsFinished):
         if run.stopping:
             return "failed", run.stopping.reason
-        return ("failed", "tool_aborted") if event.aborted is not None else ("append_results", "finished")
+        if event.aborted is not None:
+            return "failed", "tool_aborted"
+        return ("await_approval", "in_doubt") if can_ask and run.in_doubt else ("append_results", "finished")
+    if state == "await_approval" and isinstance(event, ApprovalDecided):
+        return ("await_approval", "waiting") if {*run.in_doubt} - {event.call_id} else ("execute_tools", "decided")
     if state == "append_results" and isinstance(event, ResultsAppended):
         return "await_model", "appended"
     return None
@@ -149,7 +158,7 @@ def run_in(state: str, *, limits: Limits, history: Sequence[Item] = (), can_trim
     run = begin_run(
         RunStarted("run", "hi", limits=limits, retry=Retry(attempts=2), models=names, prices=prices, can_trim=can_trim)
     )
-    opened = reply(calls=2) if state in {"execute_tools", "append_results"} else None
+    opened = reply(calls=2) if state in {"execute_tools", "append_results", "await_approval"} else None
     results = results_of(opened) if opened and state == "append_results" else ()
     stop = Stop("answered") if state in {"done", "failed"} else None
     return evolve(run, state=state, history=run.history.append(*history), open=opened, results=results, stop=stop)
@@ -222,17 +231,27 @@ def speaking_cases() -> Iterator[Case]:
 
 
 def other_cases(state: str, kind: type[Event]) -> Iterator[Case]:
-    """Every other event, begun or not, told to stop or not, crashed before or not."""
+    """Every other event, begun or not, told to stop or not, crashed before or not, with calls in doubt or without."""
     run = run_in(state, limits=Limits(recoveries=1))
-    samples: dict[type[Event], list[Event]] = {
+    stoppings = [None, Stop("cancelled"), Stop("time_limit")]
+    doubts = DOUBTS if state == "execute_tools" else DOUBTS[1:] if state == "await_approval" else DOUBTS[:1]
+    for in_flight, stopping, recoveries, in_doubt in product(BOTH, stoppings, [0, 1], doubts):
+        place = evolve(run, in_flight=in_flight, stopping=stopping, recoveries=recoveries, in_doubt=in_doubt)
+        yield from ((place, event) for event in samples(kind, in_doubt))
+
+
+def samples(kind: type[Event], in_doubt: tuple[str, ...]) -> list[Event]:
+    """Events of a kind; of those with results, only such as fit."""
+    results = tuple(result for result in results_of(reply(calls=2)) if result.call_id not in in_doubt)
+    decided = product(("call 0", "call 1", "nosuch"), get_args(get_type_hints(ApprovalDecided)["decision"]))
+    made: dict[type[Event], list[Event]] = {
         ModelReplied: [reply(text="text"), reply(calls=1)],
         ModelFailed: [ModelFailed("timeout", delay=0.0)],
-        ToolsFinished: [ToolsFinished(results_of(reply(calls=2)), aborted) for aborted in (None, "", "no go")],
+        ToolsFinished: [ToolsFinished(results, aborted) for aborted in (None, "", "no go")],
         MessageInjected: [MessageInjected("more")],
+        ApprovalDecided: [ApprovalDecided(call_id, decision) for call_id, decision in decided],
     }
-    stoppings = [None, Stop("cancelled"), Stop("time_limit")]
-    for in_flight, stopping, recoveries, event in product(BOTH, stoppings, [0, 1], samples.get(kind) or [kind()]):
-        yield evolve(run, in_flight=in_flight, stopping=stopping, recoveries=recoveries), event
+    return made.get(kind) or [kind()]
 
 
 def cases(state: str, kind: type[Event]) -> Iterator[Case]:
@@ -244,10 +263,10 @@ def cases(state: str, kind: type[Event]) -> Iterator[Case]:
     return other_cases(state, kind)
 
 
-def move(run: RunState, event: Event) -> Move:
+def move(machine: Machine, run: RunState, event: Event) -> Move:
     """What the machine does."""
     try:
-        transition = step(loop, run, event).transition
+        transition = step(machine, run, event).transition
     except NoRow:
         return None
     return "(stay)" if transition.stays else transition.dest, transition.reason
@@ -257,7 +276,14 @@ def move(run: RunState, event: Event) -> Move:
 def test_every_cell_is_as_the_design_says(state: str, kind: type[Event]) -> None:
     """The table is code, so a second reading of the design has to agree with it, whatever the counters say."""
     for run, event in cases(state, kind):
-        assert move(run, event) == reading(run, event)
+        assert move(loop, run, event) == reading(run, event, can_ask=False)
+
+
+@pytest.mark.parametrize(("state", "kind"), [(state, event) for state in ASKING for event in EVENTS])
+def test_every_cell_is_as_the_design_says_where_a_human_decides(state: str, kind: type[Event]) -> None:
+    """The three rows more change the cells that they stand in, and no other."""
+    for run, event in cases(state, kind):
+        assert move(with_approval(loop), run, event) == reading(run, event, can_ask=True)
 
 
 def test_the_table_has_a_row_for_each_line_of_the_design() -> None:

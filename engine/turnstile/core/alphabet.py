@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import lru_cache, partial
 from itertools import product
 from math import prod
 from types import NoneType, UnionType
@@ -57,19 +58,24 @@ _FAILURES = (
 )
 
 
-def _start(limits: Limits, models: int = 1, price: Price | None = None) -> RunStarted:
+def _start(limits: Limits, models: int = 1, price: Price | None = None, *, attempts: int = 1) -> RunStarted:
     names = tuple(f"model {number + 1}" for number in range(models))
     said = (UserTurn("before"),)
     return RunStarted(
-        "run", "?", history=said, limits=limits, retry=Retry(attempts=2), models=names, prices=(price,) * models
+        "run", "?", history=said, limits=limits, retry=Retry(attempts), models=names, prices=(price,) * models
     )
 
 
 STARTS = (
-    _start(Limits(turns=2, nudges=1, repairs=1, recoveries=1, repeats=None)),
-    _start(Limits(turns=2, nudges=0, repairs=0, recoveries=0, repeats=None, on_exhausted="wrap_up"), models=2),
+    _start(Limits(turns=2, nudges=1, repairs=1, recoveries=1, repeats=None), attempts=2),
+    _start(
+        Limits(turns=2, nudges=0, repairs=0, recoveries=0, repeats=None, on_exhausted="wrap_up"), models=2, attempts=2
+    ),
     _start(Limits(turns=3, nudges=0, repairs=0, recoveries=0, repeats=1, tool_calls=2)),
-    _start(Limits(turns=2, nudges=0, repairs=1, recoveries=0, repeats=None, tokens=10_000, on_exhausted="wrap_up")),
+    _start(
+        Limits(turns=2, nudges=0, repairs=1, recoveries=0, repeats=None, tokens=10_000, on_exhausted="wrap_up"),
+        attempts=2,
+    ),
     _start(Limits(turns=3, nudges=1, repairs=0, recoveries=0, repeats=None, cost=0.1), price=Price(1, 2)),
 )
 """Small runs in which each limit is soon reached."""
@@ -101,9 +107,10 @@ def events_in(machine: Machine, run: RunState, given: Mapping[str, Alphabet]) ->
         yield from _decisions(run)
     elif state.asks == "CallModel":
         yield from _FAILURES
-        yield from _replies(run)
-        if run.limits.recoveries and any(other.asks == "AskHuman" for other in machine.states):
-            yield _reply(run, "stop", calls=2, on_in_doubt="ask")  # which only a recovery asks for
+        limits, turn = run.limits, run.turns + 1
+        yield from _replies(turn, limits.repeats, limits.tokens is not None or limits.cost is not None)
+        if limits.recoveries and any(other.asks == "AskHuman" for other in machine.states):
+            yield _reply(turn, limits.repeats, "stop", calls=2, on_in_doubt="ask")  # which only a recovery asks for
     elif state.asks == "RunTools" and run.open is not None:
         yield from _receipts(run, run.open)
         yield from _results(run, run.open)
@@ -111,22 +118,27 @@ def events_in(machine: Machine, run: RunState, given: Mapping[str, Alphabet]) ->
         yield from samples(event)
 
 
-def _replies(run: RunState) -> Iterator[ModelReplied]:
+@lru_cache(maxsize=32)
+def _replies(turn: int, repeats: int | None, has_budget: bool) -> tuple[ModelReplied, ...]:  # noqa: FBT001 - a key
+    """The replies of a turn, made once for all the situations that they are tried in."""
+    reply = partial(_reply, turn, repeats)
+    made = []
     for finish in _FINISHES:
-        yield _reply(run, finish)
-        yield _reply(run, finish, text="text")
-        yield _reply(run, finish, calls=1)
-    yield _reply(run, "stop", text="text", output_error="no")
-    yield _reply(run, "stop", calls=2)
-    yield _reply(run, "stop", calls=1, access="read")
-    yield _reply(run, "stop", calls=1, problem="no such tool")
-    if run.limits.tokens is not None or run.limits.cost is not None:
-        yield _reply(run, "stop", calls=1, tokens=_DEAR)
-        yield _reply(run, "tool_calls", text="text", tokens=_DEAR)
+        made += [reply(finish), reply(finish, text="text"), reply(finish, calls=1)]
+    made += [
+        reply("stop", text="text", output_error="no"),
+        reply("stop", calls=2),
+        reply("stop", calls=1, access="read"),
+        reply("stop", calls=1, problem="no such tool"),
+    ]
+    if has_budget:
+        made += [reply("stop", calls=1, tokens=_DEAR), reply("tool_calls", text="text", tokens=_DEAR)]
+    return tuple(made)
 
 
 def _reply(
-    run: RunState,
+    turn: int,
+    repeats: int | None,
     finish: FinishReason,
     *,
     text: str = "",
@@ -137,8 +149,7 @@ def _reply(
     output_error: str = "",
     tokens: int = 1,
 ) -> ModelReplied:
-    repeats = run.limits.repeats
-    ids = [f"call {run.turns + 1}.{number}" for number in range(calls)]
+    ids = [f"call {turn}.{number}" for number in range(calls)]
     return ModelReplied(
         Reply(text, tuple(ToolCall(id_, "tool", "{}") for id_ in ids), finish, usage=Usage(1, tokens)),
         tuple(

@@ -17,10 +17,13 @@ from typing import Literal, NamedTuple
 
 from turnstile.core.alphabet import STARTS, Alphabet, events_in, survives_crash
 from turnstile.core.budget import over_budget
+from turnstile.core.effects import RunTools
 from turnstile.core.errors import NoRow
 from turnstile.core.events import (
     RECEIPTS,
     ApprovalDecided,
+    CallFinished,
+    CallStarted,
     Cancelled,
     DeadlinePassed,
     Event,
@@ -31,14 +34,14 @@ from turnstile.core.events import (
 from turnstile.core.machine import Machine, loop
 from turnstile.core.messages import Message, Reply, ToolResult, UserTurn
 from turnstile.core.run_state import RunState, begin_run
-from turnstile.core.step import note, step
+from turnstile.core.step import effect_of, note, step
 
 OUTSIDE = (Cancelled, DeadlinePassed, MessageInjected, ApprovalDecided)
 """Events that someone outside spends, so that they may come round without the run spending anything."""
 
 Kind = Literal[
     "no row", "dead row", "unreached state", "free cycle", "moved after its end", "no stop", "past its limit",
-    "unanswered", "lost text", "raised", "endless",
+    "unanswered", "done twice", "lost text", "raised", "endless",
 ]  # fmt: skip
 
 
@@ -98,16 +101,18 @@ class Report:
                 "every event has a row where it can come, and every row is taken",
                 "every cycle spends a counter, and a finished run never moves",
                 "every call is answered exactly once, and no text of the user is lost",
+                "no call that may have changed the world is begun again unasked, and none that has a result",
             ]
         return "\n".join(lines + [str(finding) for finding in self.findings])
 
 
 class _Place(NamedTuple):
-    """A run that stands for its situation, and how it came there."""
+    """A run that stands for its situation, and how it came there; `spent` are the calls that may not begin any more."""
 
     run: RunState
     calls: tuple[str, ...]
     texts: tuple[str, ...]
+    spent: frozenset[str]
     before: _Place | None
     event: Event
 
@@ -195,7 +200,7 @@ class _Search:
     def explore(self, start: RunStarted, most: int) -> None:
         """Try everything on a run that starts so."""
         run = begin_run(start)
-        places = {situation(run): _Place(run, (), _said(run.messages, run.inbox), None, start)}
+        places = {situation(run): _Place(run, (), _said(run.messages, run.inbox), frozenset(), None, start)}
         queue = deque(places)
         edges: dict[Hashable, dict[Hashable, str]] = {}
         while queue and len(places) < most:
@@ -236,7 +241,8 @@ class _Search:
 
     def _move(self, place: _Place, event: Event) -> _Place | None:
         if isinstance(event, RECEIPTS):
-            return place._replace(run=note(place.run, event), before=place, event=event)
+            spent = place.spent | _spent(place.run, event)
+            return place._replace(run=note(place.run, event), spent=spent, before=place, event=event)
         try:
             run, transition, _ = step(self._machine, place.run, event)
         except NoRow as error:
@@ -248,7 +254,8 @@ class _Search:
         self._taken[transition.row] += 1
         calls = tuple(call.id for call in event.reply.calls) if isinstance(event, ModelReplied) else ()
         texts = (event.text,) if isinstance(event, MessageInjected) else ()
-        return _Place(run, place.calls + calls, place.texts + texts, place, event)
+        freed = {event.call_id} if isinstance(event, ApprovalDecided) and event.decision == "rerun" else set[str]()
+        return _Place(run, place.calls + calls, place.texts + texts, place.spent - freed, place, event)
 
     def _flaws(self, place: _Place) -> Iterator[tuple[Kind, str]]:
         """What is wrong with a run that a move has led to."""
@@ -258,6 +265,9 @@ class _Search:
         answered = tuple([message.call_id for message in messages if isinstance(message, ToolResult)])
         if not asked == answered == place.calls or (state.final and run.open):
             yield "unanswered", f"not each call has one answer in {state.name!r}"
+        effect = effect_of(self._machine, run) if place.spent and not run.in_flight else None
+        if isinstance(effect, RunTools) and not place.spent.isdisjoint(call.id for call in effect.calls):
+            yield "done twice", f"a call that may have done its work is begun again in {state.name!r}"
         if _said(messages, run.inbox) != place.texts:
             yield "lost text", f"what the user said is neither sent nor kept in {state.name!r}"
         if run.turns > limits.turns + (limits.on_exhausted == "wrap_up"):
@@ -301,6 +311,17 @@ class _Search:
         taken = tuple((row.name, self._taken[row.name]) for row in self._machine.rows)
         endings = tuple(sorted(self._endings))
         return Report(self._machine.fingerprint, self._situations, self._moves, taken, endings, tuple(findings))
+
+
+def _spent(run: RunState, receipt: Event) -> set[str]:
+    """The call that may not begin any more after this receipt: it has a result, or it changes the world."""
+    if isinstance(receipt, CallFinished):
+        return {receipt.result.call_id}
+    if not isinstance(receipt, CallStarted) or run.open is None:
+        return set()
+    return {
+        found.call_id for found in run.open.verdicts if found.access == "write" and found.call_id == receipt.call_id
+    }
 
 
 def _said(messages: Iterable[Message], inbox: tuple[str, ...]) -> tuple[str, ...]:
