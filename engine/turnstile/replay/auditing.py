@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from turnstile.core.errors import CodecError, NoSuchRun, RecordDamaged, UsageError
+from turnstile.core.errors import CodecError, NoSuchRun, RecordDamaged
 from turnstile.core.machine import Machine
 from turnstile.ports import Store, Summary
 from turnstile.replay.exporting import place_of
@@ -41,12 +41,12 @@ async def audit(store: Store, run_id: str, machine: Machine | None = None, summa
     """
     try:
         records = await store.load(run_id)
-        if not records:
-            raise NoSuchRun(place_of(store), run_id)
-        again = replay(records, machine, summary=summary)
     except RecordDamaged as error:
         return Audit(run_id, error.seq - 1, str(error))
-    except (CodecError, UsageError) as error:
+    except CodecError as error:
         return Audit(run_id, 0, f"run {run_id!r} cannot be made again: {error}")
+    if not records:
+        raise NoSuchRun(place_of(store), run_id)
+    again = replay(records, machine, summary=summary)
     problem = "" if again.divergence is None else f"run {run_id!r}, {again.divergence}"
     return Audit(run_id, len(records), problem)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -203,23 +203,21 @@ def read_exports(path: str | PathLike[str]) -> tuple[Export, ...]:
         raise StoreUnreachable(place, f"it cannot be read: {error.strerror}; give a file that you may read") from error
     return tuple(
         Export(run_id, length, sealed, tuple(map(_row, rows)), place)
-        for (run_id, length, sealed), rows in _parted(lines, place)
+        for (run_id, length, sealed), rows in _parted(iter(lines), place)
     )
 
 
-def _parted(lines: Iterable[bytes], place: str) -> Iterator[tuple[tuple[str, int, bytes], list[bytes]]]:
+def _parted(lines: Iterator[bytes], place: str) -> Iterator[tuple[tuple[str, int, bytes], list[bytes]]]:
     """Each header of a file with the lines that belong to it."""
-    head: tuple[str, int, bytes] | None = None
+    head = _head(next(lines), place)
     rows: list[bytes] = []
     for line in lines:
-        if head is None or line.startswith(b'{"turnstile_export"'):
-            if head is not None:
-                yield head, rows
+        if line.startswith(b'{"turnstile_export"'):
+            yield head, rows
             head, rows = _head(line, place), []
         elif line:
             rows.append(line)
-    if head is not None:
-        yield head, rows
+    yield head, rows
 
 
 def _head(line: bytes, place: str) -> tuple[str, int, bytes]:
@@ -269,6 +267,6 @@ def _bytes(hexadecimal: str) -> bytes:
 
 def _base64(text: JsonValue) -> bytes:
     try:
-        return b64decode(str(text))
+        return b64decode(str(text), validate=True)
     except ValueError:
         return b""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from turnstile.core.events import CallStarted
-from turnstile.core.messages import Exchange, ResultStatus, ToolCall, ToolResult
+from turnstile.core.messages import Exchange, Reply, ResultStatus, ToolCall, ToolResult
 from turnstile.core.run_state import RunState
 from turnstile.replay.replaying import Replay
 
@@ -54,7 +54,7 @@ def receipts(replay: Replay) -> tuple[Receipt, ...]:
             begun[record.event.call_id] += 1
         if run.results and not before.results:
             results_since = run.seq
-        if before.open is not None and run.open is None:
+        if len(run.history) > len(before.history):
             found += _closed(before, run, results_since if before.results else run.seq, begun)
         before = run
     return (*found, *_under_way(before, results_since, begun))
@@ -62,26 +62,34 @@ def receipts(replay: Replay) -> tuple[Receipt, ...]:
 
 def _closed(before: RunState, run: RunState, seq: int, begun: Counter[str]) -> Iterator[Receipt]:
     """Receipts of the calls that became part of the history."""
-    exchange = run.history[len(before.history)]
-    assert isinstance(exchange, Exchange)  # noqa: S101 - what is open is closed so, and in no other way
+    item = run.history[len(before.history)]
+    exchange = item if isinstance(item, Exchange) else Exchange(Reply())
     for call, result in zip(exchange.reply.calls, exchange.results, strict=True):
-        yield Receipt(call, before.turns, seq, _OUTCOMES[result.status], begun[call.id], result)
+        yield Receipt(call, run.turns, seq, _outcome(run, result, begun), begun[call.id], result)
 
 
 def _under_way(run: RunState, seq: int, begun: Counter[str]) -> Iterator[Receipt]:
     """Receipts of the calls that are open."""
     results = {result.call_id: result for result in run.results or run.receipts}
-    calls = run.open.reply.calls if run.open else ()
     started = {intent.call_id for intent in run.started} | {*run.lost}
-    if (
-        run.in_flight and not started and run.state == "execute_tools"
-    ):  # a journal older than intents: any may have been
-        started = {call.id for call in calls}
-    for call in calls:
+    any_may = run.in_flight and run.state == "execute_tools" and not _keeps_intents(run)
+    for call in run.open.reply.calls if run.open else ():
         result = results.get(call.id)
-        outcome: Outcome = "started" if call.id in started else "open"
+        outcome: Outcome = "started" if any_may or call.id in started else "open"
         if result is not None:
-            outcome = _OUTCOMES[result.status]
+            outcome = _outcome(run, result, begun)
         elif call.id in run.in_doubt:
             outcome = "in doubt"
         yield Receipt(call, run.turns, seq if run.results else 0, outcome, begun[call.id], result)
+
+
+def _outcome(run: RunState, result: ToolResult, begun: Counter[str]) -> Outcome:
+    """How a call ended; one that could not run, such as that of an unknown tool, has an error and was never begun."""
+    if result.status == "error" and not begun[result.call_id] and _keeps_intents(run):
+        return "not run"
+    return _OUTCOMES[result.status]
+
+
+def _keeps_intents(run: RunState) -> bool:
+    """Whether the journal says which calls were begun, as all do that are newer than format 1."""
+    return run.start.settings is not None
