@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from turnstile.core.errors import RunFailed
-from turnstile.core.messages import Exchange, Message, Usage
+from turnstile.core.messages import Exchange, Message, ToolCall, Usage
 from turnstile.core.run_state import RunState, Stop
 from turnstile.core.step import Transition
 from turnstile.core.strict_json import JsonValue
@@ -60,8 +60,13 @@ class Result(Generic[T]):
 
     @property
     def stop(self) -> Stop | None:
-        """Why the run ended; ``None`` while it hasn't."""
+        """Why the run ended; ``None`` while it hasn't, such as one that waits for a human."""
         return self.run.stop
+
+    @property
+    def waiting(self) -> tuple[ToolCall, ...]:
+        """The calls that a human must decide about before the run goes on; empty when it waits for nobody."""
+        return self.run.waiting
 
     @property
     def run_id(self) -> str:

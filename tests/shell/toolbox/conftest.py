@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from turnstile.core.effects import RunTools
 from turnstile.core.events import RunStarted, Verdict
 from turnstile.core.limits import Limits
-from turnstile.core.messages import Reply, ToolCall
+from turnstile.core.messages import Reply, ToolCall, ToolResult
 from turnstile.core.run_state import RunState, begin_run, evolve
 from turnstile.ports import Notice, ToolBatch, ToolWork
 from turnstile.shell.toolbox import Toolbox
@@ -28,6 +29,8 @@ class Stage:
         run: The run, as vetting sees it.
         stop: Tells the tools to stop.
         notices: What observers were told, in order.
+        begun: Names of the tools whose calls said that they begin, in order.
+        receipts: The results that were handed over while others were at work.
     """
 
     def __init__(
@@ -44,6 +47,8 @@ class Stage:
         self.deps = deps
         self.stop = asyncio.Event()
         self.notices: list[Notice] = []
+        self.begun: list[str] = []
+        self.receipts: list[ToolResult] = []
 
     def called(self, **counts: int) -> RunState:
         """The run, after each of these tools was called so often."""
@@ -56,12 +61,28 @@ class Stage:
 
     def work(self) -> ToolWork:
         """What the toolbox is told of the run."""
-        return ToolWork(self.run.run_id, self.deps, self.run.limits.parallel, self.stop, self.notices.append)
+        return ToolWork(
+            self.run.run_id,
+            self.deps,
+            self.run.limits.parallel,
+            self.stop,
+            self.notices.append,
+            self.begin,
+            self.receipts.append,
+        )
+
+    async def begin(self, call: ToolCall) -> bool:
+        """Let a call start, and remember it."""
+        self.begun.append(call.name)
+        return True
 
     async def play(self, *calls: str | tuple[str, str]) -> ToolBatch:
-        """Vet and run calls; a name alone is a call without arguments."""
+        """Vet and run calls; a name alone is a call without arguments. All results are in the batch that comes back."""
         asked = reply(*((call, "") if isinstance(call, str) else call for call in calls))
-        return await self.box.run(RunTools(asked.calls, self.box.vet(asked, self.run)), self.work())
+        batch = await self.box.run(RunTools(asked.calls, self.box.vet(asked, self.run)), self.work())
+        known = {result.call_id: result for result in (*self.receipts, *batch.event.results)}
+        results = tuple(known[call.id] for call in asked.calls)
+        return replace(batch, event=replace(batch.event, results=results))
 
 
 def reply(*calls: tuple[str, str]) -> Reply:

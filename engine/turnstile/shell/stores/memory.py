@@ -26,6 +26,7 @@ class _Kept:
     records: list[Record]
     summary: Summary
     epoch: int | None = None
+    epochs: int = 0
     deliver: Deliver | None = None
     letters: dict[int, Letter] = field(default_factory=dict)
 
@@ -48,7 +49,7 @@ class MemoryStore:
         self._keep = keep
         self._runs: dict[str, _Kept] = {}  # in the order in which they began
         self._newest: dict[str, str] = {}  # the run that each session goes on from
-        self._numbers = count(1)  # of epochs and letters
+        self._numbers = count(1)  # of letters
         self._lock = threading.RLock()  # an agent may run in several threads
 
     async def create(self, start: Record, summary: Summary, deliver: Deliver) -> Lease:
@@ -200,7 +201,8 @@ class MemoryStore:
 
     def _take(self, run_id: str, deliver: Deliver) -> Lease:
         kept = self._runs[run_id]
-        kept.epoch, kept.deliver = next(self._numbers), deliver
+        kept.epochs += 1
+        kept.epoch, kept.deliver = kept.epochs, deliver
         return Lease(run_id, kept.epoch)
 
     def _refuse_rivals(self, run_id: str, session: str | None) -> None:

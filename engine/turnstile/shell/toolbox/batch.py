@@ -170,8 +170,10 @@ class Batch:
         content = fit(outcome.content, job.tool.max_result_chars)
         result = ToolResult(job.call.id, job.call.name, content, outcome.status, duration_ms)
         self._results[job.index] = result
-        if job.began is not None and (self._running or self._waiting):
-            self._handed_over.add(job.index)  # the last one's comes with the batch
+        # The last one's comes with the batch. That an outcome is unknown is said by an intent without a result, too: a
+        # call that was told to stop with its process may be looked at anew.
+        if job.began is not None and outcome.status != "unknown" and (self._running or self._waiting):
+            self._handed_over.add(job.index)
             self._work.finished(result)
         self._work.notify(result)
         if outcome.raised is not None:
