@@ -9,12 +9,12 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import apsw
 import pytest
 
-from turnstile.core.errors import CodecError, NoSuchRun, UsageError
+from turnstile.core.errors import CodecError, ConfigurationError, NoSuchRun, UsageError
 from turnstile.core.events import Cancelled, EffectBegun, Event, MessageInjected, RunStarted
 from turnstile.core.run_state import RunState
 from turnstile.ports import Lease, Letter, Record, Summary
@@ -287,13 +287,22 @@ from turnstile.ports import Record, Summary
 from turnstile.stores import SQLiteStore
 
 store = SQLiteStore(sys.argv[1])
-asyncio.run(store.create(Record(RunStarted("run", "prompt")), Summary("await_model"), print))
+lease = asyncio.run(store.create(Record(RunStarted("run", "prompt")), Summary("await_model"), print))
 child = os.fork()
 if child:
-    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    [entry] = asyncio.run(store.runs())
+    sys.exit(status or (0 if entry.holder else 6))
+try:
+    store.release(lease)
+except UsageError:
+    pass
+else:
+    os._exit(3)
 try:
     asyncio.run(store.load("run"))
 except UsageError as error:
+    asyncio.run(store.aclose())
     os._exit(0 if "which forked this one; make a new one here" in str(error) else 4)
 os._exit(5)
 """
@@ -323,3 +332,31 @@ def test_a_store_shows_its_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """It appears in messages; and a program that changes its folder later means the file that it named."""
     monkeypatch.chdir(path.parent)
     assert repr(SQLiteStore("runs.db")) == f"SQLiteStore({str(path)!r})"
+
+
+async def test_a_bug_in_a_write_is_told_to_who_waits(path: Path) -> None:
+    """Whatever goes wrong inside a commit, those who wait for it must not wait for ever; and the next one works."""
+    async with SQLiteStore(path) as store:
+        lease = await store.create(START, LIVE, ignore)
+
+        def write(connection: apsw.Connection) -> None:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await store._writer.submit("other", write)
+        await store.append(lease, [BEGUN], LIVE)
+        assert await store.load("run") == (START, BEGUN)
+
+
+@pytest.mark.parametrize(("chosen", "pragma"), [("full", 2), ("normal", 1)])
+async def test_how_safe_it_is_can_be_chosen_by_name(path: Path, chosen: Literal["full", "normal"], pragma: int) -> None:
+    """Nobody gets less than asked for, and a word that SQLite would take for something else is refused."""
+    async with SQLiteStore(path, synchronous=chosen) as store:
+        await store.create(START, LIVE, ignore)
+
+        def read(connection: apsw.Connection) -> object:
+            return connection.pragma("synchronous")
+
+        assert await store._writer.submit("run", read) == pragma
+    with pytest.raises(ConfigurationError, match="needs synchronous 'full' or 'normal'; got 'off'"):
+        SQLiteStore(path, synchronous="off")  # type: ignore[arg-type]

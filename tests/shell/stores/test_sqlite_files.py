@@ -24,8 +24,9 @@ from turnstile.core.errors import (
     StoreTooNew,
     StoreUnreachable,
 )
-from turnstile.core.events import EffectBegun, MessageInjected, RunStarted
+from turnstile.core.events import Cancelled, EffectBegun, MessageInjected, RunStarted
 from turnstile.ports import Letter, Record, Summary
+from turnstile.shell.stores.sqlite_schema import MIGRATIONS
 from turnstile.stores import SQLiteStore
 
 RECORDS = (
@@ -252,14 +253,75 @@ def protect(path: Path, mode: int) -> None:
     path.chmod(mode)
 
 
-async def test_a_read_only_file(nobody: Path) -> None:
-    """It can still be looked at; what is written to it is refused, not lost."""
+async def read_and_fail_to_write(path: Path) -> None:
+    """All that reads works, and all that writes says why it cannot."""
+    async with SQLiteStore(path) as store:
+        for _ in range(2):
+            assert await store.load("run") == RECORDS
+            assert [entry.run_id for entry in await store.runs()] == ["run"]
+            assert len((await store.raw("run")).records) == len(RECORDS)
+            assert await store.find("r") == ("run",)
+            assert await store.newest("chat") == "run"
+            assert await store.check() == ()
+        for use in (
+            store.create(Record(RunStarted("another", "prompt")), LIVE, ignore),
+            store.claim("run", ignore),
+            store.post("run", Cancelled()),
+            store.delete("run"),
+        ):
+            with pytest.raises(StoreReadOnly, match="read, but not written; make the file and its folder writable"):
+                await use
+        assert await store.load("run") == RECORDS
+
+
+@pytest.mark.parametrize(
+    ("file", "folder"), [(0o400, 0o755), (0o444, 0o755), (0o400, 0o500), (0o600, 0o500)], ids=lambda mode: f"{mode:o}"
+)
+async def test_a_read_only_file(nobody: Path, file: int, folder: int) -> None:
+    """It can still be looked at, also where SQLite has no place for its log; what is written is refused, not lost."""
     path = nobody / "runs.db"
     await make(path)
-    protect(path, 0o400)
-    assert await load(path) == RECORDS
-    with pytest.raises(StoreReadOnly, match="read, but not written; make the file and its folder writable"):
+    protect(path, file)
+    protect(nobody, folder)
+    await read_and_fail_to_write(path)
+
+
+async def test_a_read_only_file_beside_its_log(nobody: Path) -> None:
+    """What a killed process left in the log is not passed over, only because the log cannot be joined to the file."""
+    path = nobody / "runs.db"
+    await make(path)
+    async with SQLiteStore(path) as store:
+        lease = await store.claim("run", ignore)
+        await store.append(lease, [Record(EffectBegun())], LIVE)
+        for name in ("copy.db", "copy.db-wal"):  # as the file and its log are at this moment
+            shutil.copy(path.with_name(name.replace("copy", "runs")), path.with_name(name))
+    protect(nobody, 0o500)
+    with pytest.raises(StoreUnreachable, match="cannot be opened; check that it is a file"):
+        await load(nobody / "copy.db")
+
+
+async def test_a_read_only_file_is_looked_at_anew(nobody: Path) -> None:
+    """Somebody who may write it goes on while we look at it, and we cannot be told of that."""
+    path = nobody / "runs.db"
+    await make(path)
+    protect(nobody, 0o500)
+    async with SQLiteStore(path) as reader:
+        assert await reader.load("run") == RECORDS
+        protect(nobody, 0o755)
         await append(path)
+        protect(nobody, 0o500)
+        assert await reader.load("run") == (*RECORDS, Record(EffectBegun()))
+
+
+async def test_an_old_file_that_cannot_be_upgraded(nobody: Path) -> None:
+    """Its tables are others than those that are asked for, so it says what to do instead of failing at a query."""
+    path = nobody / "runs.db"
+    sql(path, f"CREATE TABLE turnstile_schema (version INTEGER PRIMARY KEY); {MIGRATIONS[0]}")
+    sql(path, "INSERT INTO turnstile_schema VALUES (1); PRAGMA journal_mode = wal")
+    protect(path, 0o400)
+    protect(nobody, 0o500)
+    with pytest.raises(StoreReadOnly, match=r"version 1 of the schema, .* can bring to 2; open it once"):
+        await load(path)
 
 
 async def test_a_folder_that_must_not_be_written(nobody: Path) -> None:

@@ -329,3 +329,28 @@ async def test_a_failed_look_at_the_mailbox_fails_no_claim(store: SQLiteStore, b
     behind.execute("ALTER TABLE elsewhere RENAME TO mailbox")
     assert lease == Lease("run", lease.epoch)
     await store.append(lease, [BEGUN], LIVE)
+
+
+async def test_the_thread_ends_when_the_interpreter_does(path: Path) -> None:
+    """At the end of a process no thread takes work any more, and that is no error to be printed."""
+    store = SQLiteStore(path, lease=0.01)
+    before = lease_threads()
+    await store.create(START, LIVE, ignore)
+    [thread] = [each for each in lease_threads() if each not in before]
+    store._reading.shut_down()
+    store._writing.shut_down()
+    await asyncio.to_thread(thread.join)
+
+
+async def test_looks_at_the_mailbox_do_not_pile_up(store: SQLiteStore) -> None:
+    """A long journal that is being read holds up the looks, and one is enough when it is read."""
+    await store.create(START, LIVE, ignore)
+    go = threading.Event()
+    store._reading.submit(go.wait)
+    assert store._held.round()
+    looking = store._held._polling
+    assert looking
+    assert store._held.round()
+    assert store._held._polling is looking
+    go.set()
+    await asyncio.wrap_future(looking)

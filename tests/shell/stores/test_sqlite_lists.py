@@ -10,7 +10,7 @@ import pytest
 
 from turnstile.core.codec import codec
 from turnstile.core.errors import NoSuchRun, StoreDamaged
-from turnstile.core.events import EffectBegun, MessageInjected, RunStarted
+from turnstile.core.events import Cancelled, EffectBegun, MessageInjected, RunStarted
 from turnstile.ports import Letter, Record, Summary
 from turnstile.shell.stores.chain import first_seal, seal
 from turnstile.shell.stores.leases import RIVALS
@@ -248,3 +248,15 @@ async def test_an_audit_finds_a_damaged_index(path: Path, behind: apsw.Connectio
         problems = await store.check()
     assert problems
     assert all(problem.startswith("the file: ") for problem in problems)
+
+
+async def test_an_audit_of_a_file_that_can_hardly_be_read(path: Path, behind: apsw.Connection) -> None:
+    """It says as much as it can find out, and does not stop at the first thing that cannot be read."""
+    async with SQLiteStore(path) as store:
+        await make_three(store)
+        await store.post("one", Cancelled())
+        behind.execute("UPDATE records SET event = x'00' WHERE run = 1")
+        behind.execute("UPDATE runs SET id = CAST(x'ff' AS TEXT) WHERE number = 1")
+        problems = await store.check()
+    assert len(problems) == 2  # the letters, and the list of runs
+    assert all("a text in it is not UTF-8" in problem for problem in problems)

@@ -231,10 +231,11 @@ class SQLiteStore(Reading):
         if self._closed:
             return
         self._closed = True
-        if os.getpid() == self._me.pid:
-            epochs = self._held.close()
-            if epochs:
-                self._writer.leave(lambda connection: self._leases.give_back(connection, *epochs))
+        if os.getpid() != self._me.pid:  # forked: threads, file and leases are all its parent's
+            return
+        epochs = self._held.close()
+        if epochs:
+            self._writer.leave(lambda connection: self._leases.give_back(connection, *epochs))
         for channel in (self._writing, self._reading):
             await asyncio.wrap_future(channel.submit(channel.close))
             channel.shut_down()

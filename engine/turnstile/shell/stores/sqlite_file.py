@@ -153,11 +153,22 @@ def _open(address: str, flags: int, place: str, wait: float, synchronous: str) -
         if not connection.readonly("main"):
             _set_up(connection, place, synchronous)
         if version < len(MIGRATIONS):
+            _refuse_old(connection, place, version)
             migrate(connection, place)
     except BaseException:
         connection.close(force=True)
         raise
     return connection
+
+
+def _refuse_old(connection: apsw.Connection, place: str, version: int) -> None:
+    """Refuse to read an older file that cannot be brought up to date."""
+    if version and connection.readonly("main"):
+        raise StoreReadOnly(
+            place,
+            f"it has version {version} of the schema, which only someone who may write it can bring to "
+            f"{len(MIGRATIONS)}; open it once where it is writable, or copy it there",
+        )
 
 
 def _set_up(connection: apsw.Connection, place: str, synchronous: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import apsw
 
@@ -117,13 +118,11 @@ class HeldLeases:
             if moment == self._polled:
                 return
             self._polled = moment
-            letters: list[tuple[object, ...]] = connection.execute(
+            letters: list[tuple[Any, Any, Any]] = connection.execute(
                 "SELECT l.epoch, m.number, m.event FROM mailbox m JOIN leases l ON l.run = m.run ORDER BY m.number"
             ).fetchall()
-        for letter in letters:
-            match letter:
-                case int(epoch), int(number), bytes(event):
-                    self._hand_over(epoch, number, event)
+        for epoch, number, event in letters:
+            self._hand_over(epoch, number, event)
 
     def _hand_over(self, epoch: int, number: int, event: bytes) -> None:
         with self._lock:

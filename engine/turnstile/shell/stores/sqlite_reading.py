@@ -119,16 +119,14 @@ class Reading:
                 problems += await self._read(look)
             except StoreDamaged as damage:
                 problems.append(damage.problem)
-        last = 0
-        while runs := await self._read(sqlite_audit.some_runs, last):
-            last = runs[-1][0]
-            for _, run_id in runs:
-                try:
-                    await asyncio.wrap_future(self._reading.submit(self._load, run_id))
-                except StoreDamaged as damage:
-                    problems.append(damage.problem)
-                except CodecError as error:
-                    problems.append(f"run {run_id!r}: {error}")
+        try:
+            last = 0
+            while runs := await self._read(sqlite_audit.some_runs, last):
+                last = runs[-1][0]
+                for _, run_id in runs:
+                    problems += await asyncio.wrap_future(self._reading.submit(self._problems_of, run_id))
+        except StoreDamaged as damage:  # it cannot even be told which runs there are
+            problems.append(damage.problem)
         return tuple(problems)
 
     async def _read(self, work: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -141,6 +139,15 @@ class Reading:
         with self._reading.connection() as connection, connection:
             found = work(connection, *args, **kwargs)
         return found  # noqa: RET504 - to a type checker, leaving the block may swallow an error
+
+    def _problems_of(self, run_id: str) -> list[str]:
+        try:
+            self._load(run_id)
+        except StoreDamaged as damage:
+            return [damage.problem]
+        except CodecError as error:
+            return [f"run {run_id!r}: {error}"]
+        return []
 
     def _load(self, run_id: str) -> tuple[Record, ...]:
         stored = self._at_one_moment(sqlite_lists.stored, self._place, run_id)
