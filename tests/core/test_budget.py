@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from turnstile.core.budget import (
     LEAST_OUTPUT,
+    NOTHING,
     WRAP_UP_EXTRA,
     charge,
     charge_cost,
@@ -18,9 +20,22 @@ from turnstile.core.budget import (
     over_budget,
     price,
     request_size,
+    reservation,
     spent_after,
 )
-from turnstile.core.events import Event, ModelFailed, ModelReplied, ResultsAppended, RunStarted, ToolsFinished, Verdict
+from turnstile.core.events import (
+    Cancelled,
+    DeadlinePassed,
+    EffectLost,
+    Event,
+    MessageInjected,
+    ModelFailed,
+    ModelReplied,
+    ResultsAppended,
+    RunStarted,
+    ToolsFinished,
+    Verdict,
+)
 from turnstile.core.limits import Limits, Price
 from turnstile.core.machine import loop
 from turnstile.core.messages import Reply, ToolCall, ToolResult, Usage, UserTurn
@@ -89,6 +104,52 @@ def test_what_is_spent_never_passes_a_limit(start: RunStarted, data: st.DataObje
             assert run.charged_tokens <= start.limits.tokens
         if start.limits.cost is not None:
             assert run.charged_cost <= start.limits.cost + PENNY
+
+
+@given(starts, st.data())
+def test_what_is_under_way_is_held_back(start: RunStarted, data: st.DataObject) -> None:
+    """A run may be lost at any moment, so what is spent and what is on its way stay within a limit together."""
+    for run in play(start, data):
+        begun = begin(run)
+        tokens, dollars = begun.reserved
+        assert start.limits.tokens is None or begun.charged_tokens + tokens <= start.limits.tokens
+        assert start.limits.cost is None or begun.charged_cost + dollars <= start.limits.cost + PENNY
+        assert run.reserved == NOTHING
+
+
+@given(starts, st.sampled_from([EffectLost(), Cancelled(), DeadlinePassed()]))
+def test_an_answer_that_nobody_waits_for_is_charged_at_its_worst(start: RunStarted, event: Event) -> None:
+    """The provider may bill it all the same; what a request really took is not known any more."""
+    begun = begin(begin_run(start))
+
+    lost = step(loop, begun, event).run
+
+    assert (lost.charged_tokens, lost.charged_cost) == begun.reserved
+    assert (lost.reserved, lost.cost, lost.usage) == (NOTHING, 0.0, Usage())
+
+
+def test_what_is_held_back_is_what_a_request_may_take() -> None:
+    """Its input as estimated and its output as capped, at the price of the model; nothing where no limit asks."""
+    limits, rate = Limits(tokens=10_000, cost=1.0), Price(1, 10)
+    run = begin_run(RunStarted("run", "hi", limits=limits, prices=(rate,), max_output=500))
+    tokens_in = estimate_input(run)
+
+    assert reservation(run) == (tokens_in + 500, rate.of(tokens_in, 500))
+    assert reservation(evolve(run, start=replace(run.start, prices=(None,)))) == (tokens_in + 500, 0.0)
+    assert reservation(evolve(run, charged_tokens=9_999)) == NOTHING
+    assert reservation(evolve(run, start=replace(run.start, limits=Limits()))) == NOTHING
+
+
+def test_what_was_held_back_is_free_once_the_reply_is_there() -> None:
+    """Then it is known what it took; until then a word of the user changes nothing."""
+    run = begin(begin_run(RunStarted("run", "hi", limits=Limits(tokens=10_000), max_output=500)))
+    told = step(loop, run, MessageInjected("also this")).run
+    again = step(loop, run, ModelFailed("timeout", delay=0.0)).run
+    replied = step(loop, run, ModelReplied(Reply("text", usage=Usage(10, 5)))).run
+
+    assert told.reserved == run.reserved != NOTHING
+    assert (again.reserved, again.charged_tokens) == (NOTHING, 0)
+    assert (replied.reserved, replied.charged_tokens) == (NOTHING, 15)
 
 
 @given(starts, st.data())

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from turnstile.core.changes import append, close_exchange, take_results
-from turnstile.core.events import ModelReplied, ResultsAppended, RunStarted, ToolsFinished, Verdict
+from turnstile.core.changes import append, close_exchange, doubts, recover, take_results
+from turnstile.core.events import (
+    CallStarted,
+    EffectLost,
+    ModelReplied,
+    ResultsAppended,
+    RunStarted,
+    ToolsFinished,
+    Verdict,
+)
 from turnstile.core.messages import Exchange, Reply, ToolCall, ToolResult
 from turnstile.core.run_state import Batch, RunState, begin_run, evolve
 
@@ -54,3 +62,54 @@ def test_appending_closes_the_exchange() -> None:
     assert isinstance(last, Exchange)
     assert [result.content for result in last.results] == ["1", "2"]
     assert (run.open, run.results) == (None, ())
+
+
+KINDS = (
+    Verdict("a", "get", access="read"),
+    Verdict("b", "add", access="idempotent"),
+    Verdict("c", "pay"),
+    Verdict("d", "send", on_in_doubt="ask"),
+)
+ALL = ModelReplied(Reply(calls=tuple(ToolCall(v.call_id, v.digest, "{}") for v in KINDS)), KINDS)
+BEGUN = evolve(RUN, state="execute_tools", open=ALL, started=tuple(CallStarted(v.call_id, v.digest, "") for v in KINDS))
+UNKNOWN = ToolResult("c", "pay", "outcome unknown: the process that ran it was lost", "unknown")
+
+
+def test_a_crash_settles_each_call_by_what_its_tool_does_to_the_world() -> None:
+    """What may run again does; of the rest a model is told, or a human asked, and it does not run."""
+    assert doubts(BEGUN) == (("a", "b"), ALL.reply.calls[2:3], ALL.reply.calls[3:])
+
+    run = recover(BEGUN, EffectLost())
+
+    assert [intent.call_id for intent in run.started] == ["c", "d"]
+    assert (run.receipts, run.in_doubt, run.lost, run.recoveries) == ((UNKNOWN,), ("d",), ("a", "b"), 1)
+    assert doubts(run) == ((), (), ())
+
+
+def test_what_is_settled_is_not_settled_again() -> None:
+    """A second crash changes neither results nor whom a human is asked about."""
+    once = recover(evolve(BEGUN, receipts=(ToolResult("c", "pay", "paid"),)), EffectLost())
+    twice = recover(once, EffectLost())
+
+    assert (once.receipts, once.in_doubt) == ((ToolResult("c", "pay", "paid"),), ("d",))
+    assert twice == evolve(once, recoveries=2)
+
+
+def test_what_was_not_begun_is_not_in_doubt() -> None:
+    """It runs when the run goes on, as if there had been no crash."""
+    waiting = evolve(BEGUN, started=())
+
+    assert doubts(waiting) == doubts(RUN) == ((), (), ())
+    assert recover(waiting, EffectLost()) == evolve(waiting, recoveries=1)
+
+
+def test_a_call_that_is_begun_again_may_be_lost_again() -> None:
+    """However often processes die, one attempt is under way at a time."""
+    again = recover(BEGUN, EffectLost())
+    again = evolve(again, started=(*again.started, CallStarted("a", "get", "")))
+
+    run = recover(again, EffectLost())
+
+    assert [intent.call_id for intent in again.started] == ["c", "d", "a"]
+    assert [intent.call_id for intent in run.started] == ["c", "d"]
+    assert run.lost == ("a", "b")

@@ -6,10 +6,10 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from turnstile.core.events import ModelReplied, RunStarted, Verdict
+from turnstile.core.events import CallStarted, ModelReplied, RunStarted, Verdict
 from turnstile.core.limits import Limits
 from turnstile.core.messages import Exchange, Reply, ToolCall, ToolResult, UserTurn
-from turnstile.core.run_state import Stop, begin_run, evolve, unanswered
+from turnstile.core.run_state import RunState, Stop, begin_run, evolve, unanswered
 
 START = RunStarted("run", "hi", history=(UserTurn("before"), Exchange(Reply("yes"))), limits=Limits(turns=3))
 RUN = begin_run(START)
@@ -57,30 +57,53 @@ def test_the_last_reply_is_the_newest_open_or_not() -> None:
     assert begin_run(RunStarted("run", "hi")).last_reply is None
 
 
+STARTED = CallStarted("a", "tool", "digest")
+KEPT = ToolResult("b", "nosuch", "fine")
+
+
 @pytest.mark.parametrize(
-    ("state", "in_flight", "recoveries", "statuses"),
+    ("run", "statuses"),
     [
-        ("await_model", True, 0, ["not_run", "not_run", "not_run"]),
-        ("execute_tools", False, 0, ["not_run", "not_run", "not_run"]),
-        ("execute_tools", True, 0, ["unknown", "not_run", "not_run"]),
-        ("execute_tools", False, 1, ["unknown", "not_run", "not_run"]),
+        (RUN, ["not_run", "not_run", "not_run"]),
+        (evolve(RUN, state="execute_tools", in_flight=True), ["not_run", "not_run", "not_run"]),
+        (evolve(RUN, started=(STARTED,)), ["unknown", "not_run", "not_run"]),
+        (evolve(RUN, started=(STARTED,), receipts=(KEPT,)), ["unknown", "ok", "not_run"]),
+        (evolve(RUN, started=(STARTED,), receipts=(replace(KEPT, call_id="a"),)), ["ok", "not_run", "not_run"]),
+        (evolve(RUN, started=(STARTED,), in_doubt=("a",)), ["unknown", "not_run", "not_run"]),
+        (evolve(RUN, lost=("a", "c")), ["unknown", "not_run", "unknown"]),
     ],
 )
-def test_a_call_that_may_have_run_is_never_called_not_run(
-    state: str,
-    in_flight: bool,  # noqa: FBT001 - a case of a table
-    recoveries: int,
-    statuses: list[str],
-) -> None:
-    """A model that is told "not run" makes the call again: what had begun, now or before a crash, is unknown."""
-    run = evolve(RUN, state=state, open=OPEN, in_flight=in_flight, recoveries=recoveries)
-
-    results = unanswered(run, "cancelled")
+def test_a_call_that_may_have_run_is_never_called_not_run(run: RunState, statuses: list[str]) -> None:
+    """A model that is told "not run" makes the call again: what was begun, now or before a crash, is unknown."""
+    results = unanswered(evolve(run, open=OPEN), "cancelled")
 
     assert [result.status for result in results] == statuses
     assert [result.call_id for result in results] == ["a", "b", "c"]
-    assert {result.content for result in results} <= {"not run: cancelled", "outcome unknown: cancelled"}
+    assert {result.content for result in results} <= {"not run: cancelled", "outcome unknown: cancelled", "fine"}
     assert unanswered(RUN, "cancelled") == ()
+
+
+def test_a_deadline_moves_by_the_time_that_a_human_took() -> None:
+    """A run must not fail since somebody was at lunch."""
+    assert evolve(RUN, waited=5.0).deadline is None
+    assert evolve(RUN, start=replace(START, deadline=100.0), waited=5.0).deadline == 105.0
+
+
+def test_a_run_waits_for_the_calls_in_doubt_once_it_asks() -> None:
+    """Until the other calls have ended, nobody is asked."""
+    doubting = evolve(RUN, state="execute_tools", open=OPEN, in_doubt=("c", "a"))
+
+    assert doubting.waiting == ()
+    assert evolve(doubting, state="await_approval").waiting == (CALLS[0], CALLS[2])
+    assert evolve(RUN, state="await_approval").waiting == ()
+
+
+def test_a_run_goes_on_under_what_was_accepted() -> None:
+    """What it began under is what counts until somebody has accepted something else."""
+    begun = evolve(RUN, start=replace(START, fingerprints=(("machine", "1"),)))
+
+    assert begun.fingerprints == (("machine", "1"),)
+    assert evolve(begun, accepted=(("machine", "2"),)).fingerprints == (("machine", "2"),)
 
 
 def test_messages_of_an_open_run_are_answered() -> None:

@@ -6,10 +6,15 @@ import pytest
 
 from turnstile.core.changes import accept, take_results
 from turnstile.core.effects import Ask, CallModel, RunTools
-from turnstile.core.errors import NoRow
+from turnstile.core.errors import NoRow, UsageError
 from turnstile.core.events import (
+    RECEIPTS,
+    CallFinished,
+    CallStarted,
     Cancelled,
+    ChangesAccepted,
     DeadlinePassed,
+    EffectBegun,
     EffectLost,
     Event,
     MessageInjected,
@@ -27,9 +32,12 @@ from turnstile.core.messages import Exchange, FinishReason, Reply, ToolCall, Too
 from turnstile.core.rows import before, row
 from turnstile.core.run_state import RunState, begin_run, evolve
 from turnstile.core.states import State, await_model, done
-from turnstile.core.step import Step, begin, effect_of, step
+from turnstile.core.step import Step, begin, effect_of, note, step
 
 UNKNOWN = "outcome unknown: "
+NOT_RUN = "not run: "
+LOST = "the process that ran it was lost"
+BEGUN = CallStarted("a", "tool", "digest")
 
 
 def started(turns: int = 10, *, recoveries: int = 3, nudges: int = 1, repairs: int = 2) -> RunState:
@@ -55,11 +63,14 @@ def results(*ids: str) -> ToolsFinished:
     return ToolsFinished(tuple(ToolResult(id_, "tool", "fine") for id_ in ids))
 
 
+FINE = CallFinished(ToolResult("a", "tool", "fine"))
+
+
 def take(run: RunState, *events: Event) -> Step:
-    """The last of several steps, each effect begun before its event comes."""
+    """The last of several steps, each effect begun before its event or receipt comes."""
     *earlier, last = events
     for event in earlier:
-        run = step(loop, ready(run), event).run
+        run = note(ready(run), event) if isinstance(event, RECEIPTS) else step(loop, ready(run), event).run
     return step(loop, ready(run), last)
 
 
@@ -94,6 +105,35 @@ def test_a_transition_holds_results_and_failures() -> None:
     assert step(loop, started(), failure).transition.error == failure
     assert take(started(), calling("a"), results("a")).transition.tools == results("a").results
     assert step(loop, started(), failure).transition.cost is None
+
+
+def test_a_transition_holds_the_results_that_came_before_the_others_too() -> None:
+    """Whoever reads the log wants to see all that a batch came to, in the order of its calls."""
+    both = take(started(), calling("b", "a"), BEGUN, FINE, results("b")).transition
+    stopped = take(started(), calling("b", "a"), BEGUN, FINE, Cancelled(), results("b")).transition
+
+    assert both.tools == stopped.tools == results("b", "a").results
+
+
+def test_receipts_say_how_far_a_batch_is() -> None:
+    """They move nothing, so they take no row and no number."""
+    run = begin(step(loop, started(), calling("a", "b")).run)
+
+    noted = note(note(run, BEGUN), FINE)
+
+    assert (noted.started, noted.receipts, noted.seq) == ((BEGUN,), (FINE.result,), run.seq)
+    assert note(evolve(run, in_flight=False), EffectBegun()) == run
+    assert note(run, ChangesAccepted((("machine", "1"),))).accepted == (("machine", "1"),)
+    effect = effect_of(loop, noted)
+    assert isinstance(effect, RunTools)
+    assert ([call.id for call in effect.calls], [v.call_id for v in effect.verdicts]) == (["b"], ["b"])
+
+
+def test_an_event_is_no_receipt() -> None:
+    """One that a row takes must be judged, and not merely noted."""
+    names = "EffectBegun, CallStarted, CallFinished, ChangesAccepted"
+    with pytest.raises(UsageError, match=f"a receipt is one of {names}; got Cancelled"):
+        note(started(), Cancelled())
 
 
 def test_a_row_that_stays_leaves_the_effect_alone() -> None:
@@ -133,8 +173,13 @@ def test_results_of_other_calls_are_refused() -> None:
         with pytest.raises(ValueError, match="one result for each call"):
             step(loop, run, wrong)
 
+    for wrong in (results("a"), results(), results("b", "b"), results("a", "b"), results("c")):
+        with pytest.raises(ValueError, match=r"expected one result for each of the calls \['a', 'b'\]; got \['a'"):
+            step(loop, note(run, FINE), wrong)
+
     assert run == before
     assert step(loop, run, results("a", "b")).run.state == "append_results"
+    assert step(loop, note(run, FINE), results("b")).run.results == results("a", "b").results
 
 
 @pytest.mark.parametrize(
@@ -142,13 +187,30 @@ def test_results_of_other_calls_are_refused() -> None:
     [
         ([Cancelled("enough")], "cancelled", "enough", None),
         ([DeadlinePassed()], "time_limit", "", None),
-        ([calling("a"), Cancelled("enough")], "stopping", "", UNKNOWN + "interrupted"),
+        ([calling("a"), Cancelled("enough")], "stopping", "", NOT_RUN + "interrupted"),
+        ([calling("a"), BEGUN, Cancelled("enough")], "stopping", "", UNKNOWN + "interrupted"),
         ([calling("a"), Cancelled("enough"), results("a")], "cancelled", "enough", "fine"),
-        ([calling("a"), Cancelled("enough"), EffectLost()], "cancelled", "enough", UNKNOWN + "cancelled"),
-        ([calling("a"), DeadlinePassed(), Cancelled("late")], "stopping", "", UNKNOWN + "interrupted"),
+        ([calling("a"), Cancelled("enough"), EffectLost()], "cancelled", "enough", NOT_RUN + "cancelled"),
+        ([calling("a"), BEGUN, Cancelled("enough"), EffectLost()], "cancelled", "enough", UNKNOWN + "cancelled"),
+        ([calling("a"), DeadlinePassed(), Cancelled("late")], "stopping", "", NOT_RUN + "interrupted"),
         ([calling("a"), DeadlinePassed(), Cancelled("late"), results("a")], "time_limit", "", "fine"),
         ([calling("a"), results("a"), Cancelled("enough")], "cancelled", "enough", "fine"),
-        ([calling("a"), EffectLost(), EffectLost()], "crash_loop", "", UNKNOWN + "the process that ran it was lost"),
+        ([calling("a"), EffectLost(), EffectLost()], "crash_loop", "", NOT_RUN + LOST),
+        ([calling("a"), EffectLost(), BEGUN, EffectLost()], "crash_loop", "", UNKNOWN + LOST),
+        ([calling("a"), BEGUN, EffectLost(), EffectLost()], "crash_loop", "", UNKNOWN + LOST),
+        (
+            [calling("a", "b"), BEGUN, FINE, Cancelled("enough"), EffectLost()],
+            "cancelled",
+            "enough",
+            NOT_RUN + "cancelled",
+        ),
+        ([calling("b", "a"), BEGUN, FINE, Cancelled("enough"), EffectLost()], "cancelled", "enough", "fine"),
+        (
+            [calling("b", "a"), BEGUN, FINE, ToolsFinished(results("b").results, "no go")],
+            "tool_aborted",
+            "no go",
+            "fine",
+        ),
         ([EffectLost(), EffectLost()], "crash_loop", "", None),
         ([calling("a"), ToolsFinished(results("a").results, "no go")], "tool_aborted", "no go", "fine"),
         ([saying("no", "refusal", "filtered")], "refused", "the server said 'filtered'", None),

@@ -22,7 +22,16 @@ def shout(text: str, times: int = 1) -> str:
     return text.upper() * times
 
 
-@tool(name="whisper_to", access="read", timeout=2.5, max_calls=3, repeats=None, sequential=True, max_result_chars=500)
+@tool(
+    name="whisper_to",
+    access="read",
+    timeout=2.5,
+    max_calls=3,
+    repeats=None,
+    sequential=True,
+    max_result_chars=500,
+    on_in_doubt="ask",
+)
 async def whisper(text: str) -> str:
     """Say it low."""
     return text.lower()
@@ -55,6 +64,7 @@ def test_options_are_kept() -> None:
     assert isinstance(whisper, Tool)
     assert (whisper.name, whisper.access, whisper.timeout, whisper.max_calls) == ("whisper_to", "read", 2.5, 3)
     assert (whisper.repeats, whisper.sequential, whisper.max_result_chars) == (None, True, 500)
+    assert whisper.on_in_doubt == "ask"
     assert repr(whisper) == "Tool('whisper_to', access='read')"
 
 
@@ -62,6 +72,7 @@ def test_defaults_are_the_careful_ones() -> None:
     """A tool of which nothing is said may change the world, so it is never run again when in doubt."""
     assert (shout.name, shout.access, shout.timeout, shout.repeats) == ("shout", "write", None, "as_run")
     assert (shout.max_calls, shout.sequential, shout.max_result_chars) == (None, False, 20_000)
+    assert shout.on_in_doubt == "tell"
 
 
 def test_a_tool_of_a_tool_is_itself() -> None:
@@ -169,6 +180,7 @@ def _plain(city: str) -> str:
         (getattr, {}, "its parameters cannot be read"),
         (lambda: "x", {}, "tool '<lambda>': its name does not match"),
         (_plain, {"name": 3}, "tool '3': its name"),
+        (_plain, {"on_in_doubt": "wait"}, r"on_in_doubt is one of \('tell', 'ask'\); got 'wait'"),
         (_plain, {"access": "readonly"}, r"access is one of \('read', 'idempotent', 'write'\); got 'readonly'"),
         (_plain, {"timeout": 0}, "timeout is a number of seconds above 0, or None; got 0"),
         (_plain, {"timeout": "10"}, "timeout .* got '10'"),

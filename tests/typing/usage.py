@@ -56,9 +56,15 @@ async def optioned(city: str, ctx: ToolContext, days: int = 3) -> list[str]:
     return [city] * days
 
 
+@tool(access="write", on_in_doubt="ask")
+def careful(amount: float) -> str:
+    """A tool that a human is asked about after a crash."""
+    return f"paid {amount}"
+
+
 assert_type(plain("Oslo"), str)
 
-text_agent = Agent("openai:gpt-5-mini", name="assistant", instructions="Be brief.", tools=[plain, optioned])
+text_agent = Agent("openai:gpt-5-mini", name="assistant", instructions="Be brief.", tools=[plain, optioned, careful])
 assert_type(text_agent, Agent[str])
 typed_agent = Agent(
     [

@@ -87,7 +87,7 @@ def recover(run: RunState, event: Event) -> RunState:
         started=tuple(intent for intent in run.started if intent.call_id not in again),
         receipts=run.receipts + tuple(ToolResult(call.id, call.name, LOST, "unknown") for call in told),
         in_doubt=run.in_doubt + tuple(call.id for call in asked),
-        lost=run.lost + again,
+        lost=tuple(dict.fromkeys(run.lost + again)),
     )
 
 
@@ -127,8 +127,9 @@ def decide(run: RunState, event: ApprovalDecided) -> RunState:
     run = evolve(run, in_doubt=left, waited=run.waited + event.waited)
     if event.decision == "rerun":
         started = tuple(intent for intent in run.started if intent.call_id != event.call_id)
-        approved = (*run.approved, (event.call_id, run.seq + 1))
-        return evolve(run, started=started, approved=approved, lost=(*run.lost, event.call_id))
+        earlier = tuple(grant for grant in run.approved if grant[0] != event.call_id)  # was used, and its run lost
+        approved = (*earlier, (event.call_id, run.seq + 1))
+        return evolve(run, started=started, approved=approved, lost=tuple(dict.fromkeys((*run.lost, event.call_id))))
     if event.decision == "result":
         result = ToolResult(event.call_id, name, event.content)
     else:
