@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 from ledger import Entry
 from turnstile import Machine
@@ -101,7 +101,7 @@ class Case:
     @cached_property
     def events(self) -> tuple[Event, ...]:
         """The events of the journal."""
-        codec = Codec.of(self.machine)
+        codec = _codec_of(self.machine)
         return tuple(codec.decode(row.event) for row in self.rows)
 
     @cached_property
@@ -160,3 +160,8 @@ class Case:
             if entry.run == self.run_id:
                 yield known, entry
                 known = max(known, entry.seq)
+
+
+@cache
+def _codec_of(machine: Machine) -> Codec:
+    return Codec.of(machine)

@@ -29,14 +29,15 @@ class Operation:
     """One thing that was done to a file.
 
     Attributes:
-        kind: What; ``mark`` is no operation, but something that came to be known between two.
+        kind: What. After a failed sync the kernel may ``forget`` what it could not write, and believe it written.
+            ``mark`` is no operation, but something that came to be known between two.
         path: The file.
         offset: Where it was written, or the length it was cut to.
         data: What was written.
         entry: Of a mark: what came to be known.
     """
 
-    kind: Literal["open", "write", "truncate", "sync", "delete", "mark"]
+    kind: Literal["open", "write", "truncate", "sync", "forget", "delete", "mark"]
     path: str = ""
     offset: int = 0
     data: bytes = b""
@@ -137,7 +138,11 @@ class DiskFile(apsw.VFSFile):
 
     def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
         """Bring the file to the disk; a real one is not waited for, since only what is recorded counts."""
-        self._disk.failing.count("xSync")
+        try:
+            self._disk.failing.count("xSync")
+        except apsw.Error:
+            self._disk.did(Operation("forget", self._path))
+            raise
         if self._disk.syncs:
             self._disk.did(Operation("sync", self._path))
 
@@ -185,6 +190,8 @@ class Platter:
             for written in file.unsynced:
                 _do(file.safe, written)
             file.unsynced, file.named = [], True
+        elif operation.kind == "forget":
+            file.unsynced = []
         elif operation.kind != "open":
             file.unsynced.append(operation)
 

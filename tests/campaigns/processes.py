@@ -1,4 +1,4 @@
-"""Runs the subject in processes of its own, and kills them at a system call of their choice, or at a write of SQLite's."""
+"""Runs the subject in processes of its own, and kills them at a system call, or at an operation of SQLite's."""
 
 from __future__ import annotations
 

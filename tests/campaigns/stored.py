@@ -46,7 +46,7 @@ def case_of(
             connection, "SELECT seq, at, duration_ms, row, event, seal FROM records WHERE run = ? ORDER BY seq", number
         )
     )
-    (epoch,) = one(connection, "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'leases'")
+    (epoch,) = one(connection, "SELECT epoch FROM runs WHERE number = ?", number)
     return Case(run_id, rows, Head(seq, seal, Summary(*summary), epoch), ledger, machine)
 
 

@@ -45,13 +45,23 @@ def rounds(items: Sequence[Item]) -> int:
     return sum(isinstance(item, Exchange) and bool(item.results) for item in items)
 
 
-def digest_of_request(request: ModelRequest) -> str:
-    """The digest that a journal should hold for a request, made from what the model was really given."""
+def digest_of_request(request: ModelRequest, model: int = 0) -> str:
+    """The digest that a journal should hold for a request, made from what the model was really given.
+
+    Args:
+        request: What it was given.
+        model: Its index among the run's models.
+    """
     start = RunStarted(
-        "", "", instructions=request.instructions, tools=request.tools, settings=dict(request.settings) or None
+        "",
+        "",
+        instructions=request.instructions,
+        tools=request.tools,
+        settings=dict(request.settings),
+        output_schema=dict(request.output_schema) if request.output_schema else None,
     )
     history = History(tuple(request.items))
-    effect = CallModel(tools=request.tools_on, max_output=request.max_output)
+    effect = CallModel(model, tools=request.tools_on, max_output=request.max_output)
     return RequestDigests(start).of(effect, history, ((0, len(history)),))
 
 

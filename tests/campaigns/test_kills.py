@@ -25,7 +25,7 @@ Kill = Callable[[Scene, str, Random], int]
 
 
 def look(folder: Path, kills: list[tuple[str, Kill]]) -> tuple[list[str], set[str], int]:
-    """Run the subject in a new folder, killed so often; gives what is wrong, the rows it took, and how often it died."""
+    """Run the subject in a new folder, and kill it; gives what is wrong, the rows it took, and how often it died."""
     folder.mkdir()
     scene, died = Scene(folder), 0
     for number, (_, kill) in enumerate(kills):

@@ -1,0 +1,73 @@
+"""Campaign 2: the process is gone before or after each commit, whatever row of the table it holds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from case import Case
+from crashing import Death, Side
+from invariants import violations
+from lives import Life
+from plays import MACHINE, PLAYS
+from sizes import CRASHES, SEED
+from stored import case_of, opened
+from tally import Tally
+from turnstile.stores import SQLiteStore
+
+SIDES: tuple[Side, ...] = ("before", "after")
+ONCE_MORE = 0.5  # the share of runs that die once more, at any commit
+COMMITS = 8  # of what is left of a play then, about
+PROCESSES = 40  # no play takes so many
+
+
+def live(store: SQLiteStore, name: str, side: Side, seed: int) -> tuple[Life, str]:
+    """A run that dies at its play's row, perhaps once before and once after, and goes on to its end."""
+    play, draw = PLAYS[name], Random(f"{SEED} {name} {side} {seed}")
+    run_id = f"{name} {side} {seed}"
+    life = Life(store, run_id, play, draw)
+    deaths: list[Death | None] = [Death("after", play.first)] if play.first else []
+    deaths.append(Death(side, name))
+    if draw.random() < ONCE_MORE:
+        deaths.append(Death(draw.choice(SIDES), commit=draw.randrange(COMMITS)))
+    for death in (*deaths, *[None] * PROCESSES):
+        if life.process(death):
+            return life, run_id
+    pytest.fail(f"{run_id} does not come to an end")
+
+
+def look(case: Case) -> list[str]:
+    """What is wrong with a run that has come to its end."""
+    wrong = violations(case)
+    if not case.states[-1].finished:
+        wrong.append(f"the run did not end: it is {case.states[-1].state}")
+    return wrong
+
+
+def test_a_process_dies_at_each_commit(
+    memory: Path, tally: Callable[[str], Tally], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever a commit holds, the run goes on from before it or from after it, and does nothing twice."""
+    caplog.set_level(logging.CRITICAL, "turnstile")  # what a dead process has to say
+    counts, died = tally("2 crash at a commit"), 0
+    counts.of_rows = len(MACHINE.rows)
+    for name in PLAYS:
+        path, store = memory / f"{name}.db", SQLiteStore(memory / f"{name}.db")
+        lives = [live(store, name, side, seed) for side in SIDES for seed in range(CRASHES.cases)]
+        asyncio.run(store.aclose())
+        with opened(path) as connection:
+            for life, run_id in lives:
+                case = case_of(connection, run_id, tuple(life.entries), machine=MACHINE)
+                counts.count(f"{run_id}, died {', '.join(life.deaths)}", look(case))
+                counts.rows |= {row.row for row in case.rows} - {""}
+                died += len(life.deaths)
+                if not any(name in death for death in life.deaths):
+                    counts.wrong.append(f"{run_id} never came to die there: {life.deaths}")
+    counts.notes = f"{died} deaths"
+    counts.verdict()
+    assert counts.rows == {row.name for row in MACHINE.rows}
