@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from turnstile.cli import options, stored
+from turnstile.cli import live, options, stored
 from turnstile.cli.entry import group
 from turnstile.cli.options import Settings
 
@@ -197,4 +197,5 @@ def models_list(*, json: options.AsJson = False) -> None:
     listing.show(listing.models(), as_json=json, nothing="no providers")
 
 
+live.add_to(app)
 stored.add_to(app)

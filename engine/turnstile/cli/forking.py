@@ -12,8 +12,7 @@ from turnstile.cli.preparing import Job, prepare
 from turnstile.cli.progress import Progress
 from turnstile.cli.running import report, to_the_end
 from turnstile.cli.screen import Screen, prints_aside
-from turnstile.cli.storing import opened, run_of
-from turnstile.core.codec import codec
+from turnstile.cli.storing import opened, origin_of, run_of
 from turnstile.core.events import RunStarted
 from turnstile.replay import fork
 
@@ -61,11 +60,7 @@ async def _origin(prefix: str, path: str | None) -> tuple[str, RunStarted]:
     """The run that is meant, and its first record."""
     async with opened(path) as store:
         run_id = await run_of(store, prefix)
-        exported = await store.raw(run_id)
-    event = exported.records[0][4] if exported.records else b""
-    start = codec.decode(event if isinstance(event, bytes) else b"")
-    assert isinstance(start, RunStarted)  # noqa: S101 - the store begins no run otherwise
-    return run_id, start
+        return run_id, await origin_of(store, run_id)
 
 
 async def _fork(job: Job, run_id: str, start: RunStarted, edits: Edits, results: dict[str, str]) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -157,20 +158,26 @@ def delete(ids: Sequence[str], store: str | None, *, yes: bool) -> int:
     """
     if not yes and not (sys.stdin is not None and sys.stdin.isatty()):
         raise Misuse("deleting cannot be undone, and there is no terminal to ask at; add --yes")
-    return asyncio.run(_delete(ids, store, yes=yes))
-
-
-async def _delete(ids: Sequence[str], path: str | None, *, yes: bool) -> int:
+    meant = asyncio.run(_meant(ids, store))
     screen = Screen()
+    if not yes and not _agrees(meant):  # asked between two event loops, since one would keep Ctrl-C to itself
+        screen.warn("nothing was deleted")
+        return FAILED
+    asyncio.run(_delete(meant, store, screen))
+    return DONE
+
+
+async def _meant(ids: Sequence[str], path: str | None) -> list[str]:
+    """The runs that are meant, each once; all are looked for before any is deleted."""
     async with opened(path) as store:
-        meant = list(dict.fromkeys([await run_of(store, each) for each in ids]))  # all, before any is gone
-        if not yes and not _agrees(meant):
-            screen.warn("nothing was deleted")
-            return FAILED
-        for run_id in meant:
+        return list(dict.fromkeys([await run_of(store, each) for each in ids]))
+
+
+async def _delete(ids: Sequence[str], path: str | None, screen: Screen) -> None:
+    async with opened(path) as store:
+        for run_id in ids:
             await store.delete(run_id)
             screen.warn(f"deleted run {run_id}")
-    return DONE
 
 
 def _agrees(ids: Sequence[str]) -> bool:
@@ -198,30 +205,40 @@ def export(run_id: str | None, store: str | None, output: str | None, *, every: 
 
 async def _export(run_id: str | None, path: str | None, output: str | None) -> int:
     screen, sound = Screen(), True
-    try:
-        target = None if output is None else Path(output).open("wb")  # noqa: SIM115, ASYNC230 - closed below; short
-    except OSError as error:
-        raise Misuse(f"{output!r} cannot be written: {error.strerror}; give a file that is yours to write") from error
     async with opened(path) as store:
-        async for each in _ids(store, run_id):
-            exported = await export_run(store, each)
-            if target is None:
-                screen.answer_bytes(exported.text)
-            else:
-                target.write(exported.text)
-            damage = exported.damage
-            if damage is not None:
-                sound = False
-                screen.warn(f"turnstile runs export: {damage}")
-    if target is not None:
-        target.close()
+        meant = None if run_id is None else await run_of(store, run_id)
+        with _target(output, screen) as write:
+            async for each in _ids(store, meant):
+                exported = await export_run(store, each)
+                write(exported.text)
+                damage = exported.damage
+                if damage is not None:
+                    sound = False
+                    screen.warn(f"turnstile runs export: {damage}")
     return DONE if sound else FAILED
 
 
+@contextmanager
+def _target(output: str | None, screen: Screen) -> Iterator[Callable[[bytes], object]]:
+    """What writes to the file, or to standard output.
+
+    Raises:
+        Misuse: It cannot be written.
+    """
+    if output is None:
+        yield screen.answer_bytes
+        return
+    try:
+        with Path(output).open("wb") as file:
+            yield file.write
+    except OSError as error:
+        raise Misuse(f"{output!r} cannot be written: {error.strerror}; give a file that is yours to write") from error
+
+
 async def _ids(store: SQLiteStore, run_id: str | None) -> AsyncIterator[str]:
-    """The id of the run that is meant, or of all."""
+    """The id of one run, or those of all."""
     if run_id is not None:
-        yield await run_of(store, run_id)
+        yield run_id
         return
     async for entry in entries_of(store):
         yield entry.run_id

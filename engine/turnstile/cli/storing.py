@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from turnstile.cli.faults import Misuse
 from turnstile.cli.finding import find
+from turnstile.core.codec import codec
 from turnstile.core.errors import AmbiguousRun, CodecError, NoSuchRun
-from turnstile.core.events import EVENTS
+from turnstile.core.events import EVENTS, RunStarted
 from turnstile.core.machine import Machine, loop
 from turnstile.ports import RunEntry, Store
 from turnstile.replay import Replay, replay
@@ -126,6 +127,15 @@ async def read_run(store: Store, prefix: str, machine: Machine | None = None) ->
         return replay(await store.load(run_id), machine)
     except CodecError as error:
         raise foreign(error, run_id) from error
+
+
+async def origin_of(store: SQLiteStore, run_id: str) -> RunStarted:
+    """A run's first record, which says how its agent is found; whatever may be wrong with those after it."""
+    rows = (await store.raw(run_id)).records
+    event = rows[0][4] if rows else b""
+    start = codec.decode(event if isinstance(event, bytes) else b"")
+    assert isinstance(start, RunStarted)  # noqa: S101 - the store begins no run otherwise
+    return start
 
 
 async def entry_of(store: Store, run_id: str) -> RunEntry | None:

@@ -12,6 +12,7 @@ from turnstile.core.effects import CallModel, Effect, RunTools
 from turnstile.core.messages import Exchange, ToolResult
 from turnstile.core.run_state import RunState
 from turnstile.core.step import Transition
+from turnstile.driver import Recovery
 from turnstile.ports import Notice, ToolProgress
 from turnstile.result import Result
 
@@ -95,10 +96,10 @@ def spent(run: RunState) -> str:
 def summary(result: Result[Any]) -> str:
     """One line for how a run ended, what it spent and what to do about it."""
     stop, run = result.stop, result.run
-    reason = "unfinished" if stop is None else stop.reason
+    reason = stop.reason if stop else "waiting" if result.waiting else "unfinished"
     line = f"{run.state} ({reason}): {spent(run)}, run {run.run_id}"
     if stop is None:
-        return line
+        return f"{line}{_decisions(result)}"
     if stop.exhausted:
         line += f"; it ran into its limit {stop.exhausted} and answered with what it had"
     if stop.flags:
@@ -106,6 +107,36 @@ def summary(result: Result[Any]) -> str:
     hints = [one_line(stop.detail, 300)] if stop.detail else []
     hints += [WAY_OUT[stop.reason]] if stop.reason in WAY_OUT else []
     return f"{line}; {'; '.join(hints)}" if hints else line
+
+
+def _decisions(result: Result[Any]) -> str:
+    """What a run that waits for a human is to be told; empty when it waits for nobody."""
+    lines = [
+        f"\n  {call.id}: {one_line(f'{call.name} {call.arguments}', 80)}"
+        f"\n    turnstile approve {result.run_id} {call.id}   runs it again (--result TEXT: you know what came of it)"
+        f"\n    turnstile deny {result.run_id} {call.id}   tells the model that nobody knows"
+        for call in result.waiting
+    ]
+    if not lines:
+        return ""
+    asks = "it was begun, and nobody knows whether it did its work. Decide, then `turnstile resume`:"
+    return f"\nwaiting for you: {asks}{''.join(lines)}"
+
+
+def found(recovery: Recovery, run: RunState) -> str:
+    """What a resumed run's last process left behind, on a few lines."""
+    lines = [f"run {run.run_id} goes on in {run.state} after {_count(run.seq, 'transition')}"]
+    if recovery.request_lost:
+        lines.append("a model request was lost: it is sent again")
+    for what, calls in (
+        ("finished, and kept", recovery.finished),
+        ("under way, and run again", recovery.rerun),
+        ("in doubt, and not run again", recovery.in_doubt),
+        ("not begun, and run now", recovery.unstarted),
+    ):
+        if calls:
+            lines.append(f"{what}: {', '.join(f'{call.name} ({call.id})' for call in calls)}")
+    return "\n  ".join(lines)
 
 
 def kept(result: Result[Any], store: str) -> str:

@@ -118,6 +118,11 @@ class Run(Generic[T]):
         return self.snapshot.waiting
 
     @property
+    def has_mail(self) -> bool:
+        """Whether the next step takes something that the run was told, and performs nothing."""
+        return not self.finished and self._mail.next(self.snapshot, done=False) is not None
+
+    @property
     def effect(self) -> Effect | None:
         """What the next step will perform, or what is under way; ``None`` when the state asks nothing."""
         return effect_of(self._outside.machine, self.snapshot)
@@ -196,7 +201,7 @@ class Run(Generic[T]):
                     await stepping
 
     def _can_move(self) -> bool:
-        return not self.finished and not (self.waiting and self._mail.next(self.snapshot, done=False) is None)
+        return not self.finished and (self.has_mail or not self.waiting)
 
     # Telling it something
 

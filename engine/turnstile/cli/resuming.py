@@ -1,0 +1,113 @@
+"""`turnstile resume`: goes on with runs that their processes left, or lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from turnstile.cli.faults import DONE, FAILED, INTERRUPTED, WAITING, Misuse
+from turnstile.cli.options import Settings
+from turnstile.cli.preparing import Job, prepare
+from turnstile.cli.progress import Progress
+from turnstile.cli.running import report, to_the_end
+from turnstile.cli.screen import Screen, prints_aside
+from turnstile.cli.storing import entries_of, opened, origin_of, path_of, run_of
+from turnstile.cli.wording import found
+from turnstile.core.errors import RunFinished, TurnstileError
+from turnstile.core.events import RunStarted
+from turnstile.driver import Run
+
+
+def resume(prefix: str, agent: str | None, settings: Settings, *, accept_changes: bool) -> int:
+    """Go on with a run to its end, and give the exit status.
+
+    Raises:
+        TurnstileError: The command cannot work as it was given.
+    """
+    run_id, start = asyncio.run(_origin(prefix, settings.store))
+    return _resume(run_id, start, agent, settings, accept_changes=accept_changes)
+
+
+def resume_all(agent: str | None, settings: Settings, *, accept_changes: bool) -> int:
+    """Go on with every run that has not ended and that nobody drives, one after another; gives the worst exit status.
+
+    What keeps one run from going on is said, and keeps no other.
+
+    Raises:
+        TurnstileError: The store cannot be read.
+    """
+    screen = Screen(quiet=settings.quiet)
+    left = asyncio.run(_left(settings.store, screen))
+    statuses = [DONE]
+    for place, (run_id, start) in enumerate(left, 1):
+        screen.say(f"{place} of {len(left)}: run {run_id}")
+        try:
+            status = _resume(run_id, start, agent, settings, accept_changes=accept_changes)
+        except TurnstileError as error:
+            screen.warn(f"run {run_id} does not go on: {error}")
+            status = FAILED
+        if status == INTERRUPTED:
+            return INTERRUPTED
+        statuses.append(status)
+    if not left:
+        screen.say("no run was left: each has ended, or is driven by somebody")
+    return _worst(statuses)
+
+
+def _worst(statuses: Sequence[int]) -> int:
+    """A failure before a wait before a good end."""
+    return next((status for status in (FAILED, WAITING) if status in statuses), max(statuses))
+
+
+async def _origin(prefix: str, path: str | None) -> tuple[str, RunStarted]:
+    async with opened(path) as store:
+        run_id = await run_of(store, prefix)
+        return run_id, await origin_of(store, run_id)
+
+
+async def _left(path: str | None, screen: Screen) -> list[tuple[str, RunStarted]]:
+    """The runs that have not ended and that nobody drives, the oldest first."""
+    left: list[tuple[str, RunStarted]] = []
+    async with opened(path) as store:
+        async for entry in entries_of(store, live=True):
+            if entry.holder:
+                screen.say(f"run {entry.run_id} is driven by {entry.holder}")
+                continue
+            left.append((entry.run_id, await origin_of(store, entry.run_id)))
+    return left[::-1]
+
+
+def _resume(run_id: str, start: RunStarted, agent: str | None, settings: Settings, *, accept_changes: bool) -> int:
+    name = agent or start.origin
+    if not name:
+        raise Misuse(f"run {run_id!r} does not say how its agent is found; name it with --agent AGENT")
+    settings = replace(settings, store=str(path_of(settings.store)))  # not a store that the agent may bring
+    job = prepare(name, settings, Screen(quiet=settings.quiet))
+    return asyncio.run(_drive(job, run_id, accept_changes=accept_changes))
+
+
+async def _drive(job: Job, run_id: str, *, accept_changes: bool) -> int:
+    progress = Progress(job.screen, streams=job.streams)
+    try:
+        live = await _opened(job, run_id, progress, accept_changes=accept_changes)
+        if live.recovery is not None:
+            job.screen.say(found(live.recovery, live.snapshot))
+        with job.tells_unsaved(progress), prints_aside(), progress:
+            async with live:
+                interrupted = await to_the_end(live, job.screen, progress)
+        return report(live.result, job, progress, interrupted=interrupted)
+    finally:
+        await job.aclose()
+
+
+async def _opened(job: Job, run_id: str, progress: Progress, *, accept_changes: bool) -> Run[Any]:
+    observers = job.options(progress, session=None).get("observers", ())
+    try:
+        return await job.agent.resume(run_id, model=job.models, observers=observers, accept_changes=accept_changes)
+    except RunFinished as error:
+        raise Misuse(
+            f"run {run_id!r} has ended ({error.state}), so there is nothing to resume; "
+            f"`turnstile runs show {run_id}` tells how, `turnstile fork {run_id} --at SEQ` goes on from earlier on"
+        ) from error
