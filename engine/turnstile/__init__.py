@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from turnstile.agent import Agent
     from turnstile.core.context import KeepAll, LastTokens, LastTurns
-    from turnstile.core.effects import CallModel, RunTools
+    from turnstile.core.effects import AskHuman, CallModel, RunTools
     from turnstile.core.errors import (
+        AmbiguousRun,
+        Changed,
         CodecError,
         ConfigurationError,
         InsideEventLoop,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         RunExists,
         RunFailed,
         RunFinished,
+        RunIsLeased,
         SessionBusy,
         StopRun,
         StoreDamaged,
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
         ToolDefinitionError,
         TurnstileError,
         UsageError,
+        WaitingForHuman,
     )
     from turnstile.core.events import Event
     from turnstile.core.limits import Limits, Price, Retry, StopReason
@@ -59,7 +63,7 @@ if TYPE_CHECKING:
     from turnstile.core.run_state import RunState, Stop
     from turnstile.core.states import State
     from turnstile.core.step import Transition
-    from turnstile.driver import Run
+    from turnstile.driver import Recovery, Run
     from turnstile.result import Result
     from turnstile.tools import Tool, ToolContext, tool
 
@@ -68,8 +72,11 @@ __all__ = [
     "LIVE",
     "STAY",
     "Agent",
+    "AmbiguousRun",
+    "AskHuman",
     "Attachment",
     "CallModel",
+    "Changed",
     "CodecError",
     "ConfigurationError",
     "Event",
@@ -87,6 +94,7 @@ __all__ = [
     "NoSuchRun",
     "Price",
     "RecordDamaged",
+    "Recovery",
     "Reply",
     "Result",
     "Retry",
@@ -95,6 +103,7 @@ __all__ = [
     "RunExists",
     "RunFailed",
     "RunFinished",
+    "RunIsLeased",
     "RunState",
     "RunTools",
     "SessionBusy",
@@ -120,6 +129,7 @@ __all__ = [
     "Usage",
     "UsageError",
     "UserTurn",
+    "WaitingForHuman",
     "after",
     "before",
     "loop",
@@ -135,10 +145,13 @@ _HOMES = {
         "LastTurns",
     ),
     "turnstile.core.effects": (
+        "AskHuman",
         "CallModel",
         "RunTools",
     ),
     "turnstile.core.errors": (
+        "AmbiguousRun",
+        "Changed",
         "CodecError",
         "ConfigurationError",
         "InsideEventLoop",
@@ -152,6 +165,7 @@ _HOMES = {
         "RunExists",
         "RunFailed",
         "RunFinished",
+        "RunIsLeased",
         "SessionBusy",
         "StopRun",
         "StoreDamaged",
@@ -165,6 +179,7 @@ _HOMES = {
         "ToolDefinitionError",
         "TurnstileError",
         "UsageError",
+        "WaitingForHuman",
     ),
     "turnstile.core.events": ("Event",),
     "turnstile.core.limits": (
@@ -200,7 +215,10 @@ _HOMES = {
     ),
     "turnstile.core.states": ("State",),
     "turnstile.core.step": ("Transition",),
-    "turnstile.driver": ("Run",),
+    "turnstile.driver": (
+        "Recovery",
+        "Run",
+    ),
     "turnstile.result": ("Result",),
     "turnstile.tools": (
         "Tool",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
 
 from turnstile.core.approval import with_approval
@@ -191,7 +191,8 @@ class Agent(Generic[T]):
             output_schema=dict(self.output.schema) if self.output.schema else None,
             origin=self.origin,
         )
-        return Run(self._outside(clients, deps, options.get("observers", ())), start, self.output.convert)
+        outside = self._outside(clients, deps, options.get("observers", ()))
+        return Run(outside, start, self.output.convert, fork=self._forks(clients, deps))
 
     async def resume(
         self,
@@ -225,7 +226,17 @@ class Agent(Generic[T]):
         clients = self.clients(model)
         outside = self._outside(clients, deps, observers)
         found = await find(outside, run_id, self._nature(clients), accept_changes=accept_changes)
-        return Run(outside, found.run.start, self.output.convert, found)
+        return Run(outside, found.run.start, self.output.convert, found, fork=self._forks(clients, deps))
+
+    def _forks(self, clients: tuple[ModelClient, ...], deps: object) -> Callable[[str, int], Awaitable[Run[T]]]:
+        """What forks a run of this agent, for `Run.fork`."""
+
+        async def fork_at(run_id: str, seq: int) -> Run[T]:
+            from turnstile.replay import fork
+
+            return await self.resume(await fork(self.store, self, run_id, seq), deps=deps, model=clients)
+
+        return fork_at
 
     def _outside(self, clients: tuple[ModelClient, ...], deps: object, observers: Iterable[Observer]) -> Outside:
         return Outside(

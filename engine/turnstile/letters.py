@@ -28,6 +28,8 @@ from turnstile.replay.replaying import machine_of
 from turnstile.shell.clock import SystemClock
 from turnstile.shell.toolbox import Toolbox
 
+__all__ = ["Told", "approve", "cancel", "deny", "inject", "settle"]
+
 
 @dataclass(frozen=True, slots=True)
 class Told:

@@ -534,3 +534,18 @@ async def test_receipts_survive_a_store_that_fails_for_a_while() -> None:
         await driving
     assert (await run.finish()).output == "a: ok a done; b: ok b done"
     assert fold(agent.machine, await events(store)) == run.snapshot
+
+
+async def test_a_run_can_be_forked_while_it_is_under_way() -> None:
+    """Both go on, each in its own way, and share what came before."""
+    store, work = MemoryStore(), Work()
+    agent = Agent(ScriptedModel(answering), tools=[work.tool("pay")], store=store)
+    async with agent.start("go", run_id="r") as run:
+        await run.until("append_results")
+        other = await run.fork(2)
+        assert other.run_id != "r"
+        assert (await run.finish()).output == (await other.finish()).output == "pay: ok pay done"
+        with pytest.raises(UsageError, match="transitions 1 to 4"):
+            await run.fork(9)
+    assert work.begun == ["pay"]
+    assert other.snapshot.start.forked_from == "r@2"

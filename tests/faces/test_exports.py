@@ -15,13 +15,14 @@ PUBLIC = {
     "turnstile": {
         # the agent and its runs
         *("Agent", "Limits", "Retry", "Price", "Run", "Result", "RunState", "Stop", "StopReason", "Transition"),
+        "Recovery",
         # tools
         *("tool", "Tool", "ToolContext", "StopRun"),
         # what is said
         *("UserTurn", "Attachment", "Reply", "Exchange", "ToolCall", "ToolResult", "Usage"),
         # the machine and what extends it
         *("loop", "Machine", "State", "Event", "row", "before", "after", "LIVE", "AGAIN", "STAY"),
-        *("CallModel", "RunTools", "KeepAll", "LastTokens", "LastTurns"),
+        *("AskHuman", "CallModel", "RunTools", "KeepAll", "LastTokens", "LastTurns"),
         # errors
         *(
             name
@@ -35,6 +36,11 @@ PUBLIC = {
     },
     "turnstile.stores": {"MemoryStore", "SQLiteStore"},
     "turnstile.log": {"JsonLog"},
+    "turnstile.letters": {"Told", "approve", "cancel", "deny", "inject", "settle"},
+    "turnstile.replay": {
+        *("Audit", "Change", "Comparison", "Divergence", "Export", "Figures", "Pair", "Receipt", "Replay"),
+        *("audit", "diff", "export", "fork", "read_export", "read_exports", "receipts", "replay", "summary_of"),
+    },
     "turnstile.testing": {
         *("ScriptedModel", "call", "FrozenClock", "WireServer", "WireRequest", "assert_path", "check_store"),
     },

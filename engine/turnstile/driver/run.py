@@ -15,7 +15,7 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
@@ -67,9 +67,16 @@ class Run(Generic[T]):
     """
 
     def __init__(
-        self, outside: Outside, start: RunStarted, convert: Callable[[JsonValue], T], found: Found | None = None
+        self,
+        outside: Outside,
+        start: RunStarted,
+        convert: Callable[[JsonValue], T],
+        found: Found | None = None,
+        *,
+        fork: Callable[[str, int], Awaitable[Run[T]]] | None = None,
     ) -> None:
         self._outside = outside
+        self._fork = fork
         self._convert = convert
         self._found = found
         self._keeper = Keeper(outside.store, found.run if found else begin_run(start))
@@ -202,6 +209,23 @@ class Run(Generic[T]):
 
     def _can_move(self) -> bool:
         return not self.finished and (self.has_mail or not self.waiting)
+
+    async def fork(self, seq: int) -> Run[T]:
+        """A new run that shares this one's journal up to a transition, and goes on from there in its own way.
+
+        What was begun in that time is not run again. `turnstile.replay.fork` can also change what was asked, the model,
+        or what a tool gave.
+
+        Args:
+            seq: Number of the last transition that both share; 0 for none.
+
+        Raises:
+            UsageError: The run has no such transition, or has ended with it.
+        """
+        if self._fork is None:
+            msg = f"run {self.run_id!r} was made without an agent, which a fork goes on with"
+            raise UsageError(msg)
+        return await self._fork(self.run_id, seq)
 
     # Telling it something
 
@@ -489,7 +513,13 @@ class Run(Generic[T]):
             SessionBusy: Its session has a run under way.
         """
         if self._loop is None:
-            await self._open()
+            try:
+                await self._open()
+            except asyncio.CancelledError:  # nobody will leave it, and its journal may have begun
+                if self._keeper.created:
+                    await self._end_cancelled()
+                    self._let_go()
+                raise
         return self
 
     async def __aexit__(
