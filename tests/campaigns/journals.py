@@ -9,7 +9,7 @@ from dataclasses import replace
 from case import Case, Head, Row
 from invariants import digest_of, sealed
 from ledger import Entry
-from turnstile.core.codec import Codec
+from turnstile.core.codec import Codec, codec
 from turnstile.core.effects import CallModel
 from turnstile.core.events import RECEIPTS, CallStarted, EffectBegun, Event, ModelReplied, RunStarted, Verdict
 from turnstile.core.machine import Machine, loop
@@ -19,7 +19,7 @@ from turnstile.core.requests import RequestDigests
 from turnstile.core.run_state import RunState, begin_run
 from turnstile.core.step import effect_of, note, step
 from turnstile.core.strict_json import digest, loads
-from turnstile.ports import Summary
+from turnstile.ports import Record, Summary
 
 RUN = "run"
 
@@ -121,6 +121,16 @@ def sealed_rows(events: Sequence[bytes], names: Sequence[str]) -> tuple[Row, ...
     previous, rows = hashlib.sha256(RUN.encode()).digest(), list[Row]()
     for seq, (event, name) in enumerate(zip(events, names, strict=True), 1):
         row = Row(seq, float(seq), 0.0, name, event, b"")
+        rows.append(replace(row, seal=sealed(previous, row)))
+        previous = rows[-1].seal
+    return tuple(rows)
+
+
+def rows_of(run_id: str, records: Sequence[Record]) -> tuple[Row, ...]:
+    """The rows of a journal whose store seals nothing."""
+    previous, rows = hashlib.sha256(run_id.encode()).digest(), list[Row]()
+    for seq, record in enumerate(records, 1):
+        row = Row(seq, record.at, record.duration_ms, record.row, codec.encode(record.event), b"")
         rows.append(replace(row, seal=sealed(previous, row)))
         previous = rows[-1].seal
     return tuple(rows)

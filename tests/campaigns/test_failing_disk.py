@@ -1,4 +1,4 @@
-"""Campaign 4: the disk fails at the Nth operation, once or from then on, or is full; the run stops, and goes on later."""
+"""Campaign 4: the disk fails at the Nth operation, once or from then on, or is full; the run goes on later."""
 
 from __future__ import annotations
 
