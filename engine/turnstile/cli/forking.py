@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turnstile.cli.faults import Misuse
 from turnstile.cli.options import Settings
@@ -12,7 +12,7 @@ from turnstile.cli.preparing import Job, prepare
 from turnstile.cli.progress import Progress
 from turnstile.cli.running import report, to_the_end
 from turnstile.cli.screen import Screen, prints_aside
-from turnstile.cli.storing import opened, origin_of, run_of
+from turnstile.cli.storing import opened, origin_of, path_of, run_of
 from turnstile.core.events import RunStarted
 from turnstile.replay import fork
 
@@ -45,6 +45,7 @@ def fork_run(prefix: str, edits: Edits, agent: str | None, settings: Settings) -
     name = agent or start.origin
     if not name:
         raise Misuse(f"run {run_id!r} does not say how its agent is found; name it with --agent AGENT")
+    settings = replace(settings, store=str(path_of(settings.store)))  # not a store that the agent may bring
     job = prepare(name, settings, Screen(quiet=settings.quiet))
     return asyncio.run(_fork(job, run_id, start, edits, results))
 
@@ -82,7 +83,7 @@ async def _fork(job: Job, run_id: str, start: RunStarted, edits: Edits, results:
         job.screen.say(f"run {forked}, forked from {run_id} at {edits.at}")
         options = job.options(progress, session=None)
         with job.tells_unsaved(progress), prints_aside(), progress:
-            live = await job.agent.resume(forked, model=job.models, observers=options["observers"])
+            live = await job.agent.resume(forked, model=job.models, observers=options.get("observers", ()))
             async with live:
                 interrupted = await to_the_end(live, job.screen, progress)
         return report(live.result, job, progress, interrupted=interrupted)
