@@ -94,7 +94,7 @@ class Codec:
 
     def _open(self, record: bytes) -> tuple[str, dict[str, JsonValue]]:
         try:
-            values = loads(record, max_bytes=MAX_BYTES, max_depth=DEPTH)
+            values = _as_written(record) or loads(record, max_bytes=MAX_BYTES, max_depth=DEPTH)
         except InvalidJSON as error:
             raise CodecError("", "", str(error)) from None
         if not isinstance(values, dict):
@@ -107,6 +107,23 @@ class Codec:
         if version > VERSION:
             raise CodecError(name, "v", f"written by a newer Turnstile: version {version}, this one reads {VERSION}")
         return name, values
+
+
+def _as_written(record: bytes) -> JsonValue:
+    """The value of a record that says it in the one way in which a codec writes it; ``None`` for any other.
+
+    What comes back as the same bytes holds no name twice, no number that was rounded, and nothing else for which the
+    strict decoder, which takes six times as long, would refuse it.
+    """
+    import orjson  # loaded when first needed: importing turnstile stays light
+
+    if len(record) > MAX_BYTES or record.count(b"[") + record.count(b"{") > DEPTH:
+        return None
+    try:
+        value: JsonValue = orjson.loads(record)
+    except ValueError:
+        return None
+    return value if orjson.dumps(value) == record else None
 
 
 def _check(kind: type[Event], known: Collection[str]) -> None:

@@ -165,28 +165,38 @@ def _writer(kind: type, forms: Mapping[str, Form]) -> Callable[[object], JsonVal
 
 
 def _reader(kind: type, forms: Mapping[str, Form]) -> Callable[[JsonValue], object]:
-    parts = [(name, form.read) for name, form in forms.items()]
+    readers = [form.read for form in forms.values()]
+    names = (*forms,)
     required = {field.name for field in fields(kind) if field.default is field.default_factory is MISSING}
 
     def read(value: JsonValue) -> object:
-        if not isinstance(value, dict):
-            return _refuse("an object", value)
-        if value.keys() != forms.keys():
-            _check_names(value.keys(), required, forms.keys())
-        found: dict[str, object] = {}
-        name = ""
-        try:
-            for name, convert in parts:
-                if name in value:
-                    found[name] = convert(value[name])
-            return kind(**found)
-        except Misfit as misfit:
-            misfit.path.insert(0, name)
-            raise
-        except (ValueError, ConfigurationError) as error:
-            raise Misfit(str(error)) from None
+        if isinstance(value, dict) and (*value,) == names:  # as it was written here
+            try:
+                return kind(*[read(part) for read, part in zip(readers, value.values(), strict=True)])
+            except (Misfit, ValueError, ConfigurationError):
+                return _read_by_name(value, kind, forms, required)  # which says where it is wrong
+        return _read_by_name(value, kind, forms, required)
 
     return read
+
+
+def _read_by_name(value: JsonValue, kind: type, forms: Mapping[str, Form], required: AbstractSet[str]) -> object:
+    if not isinstance(value, dict):
+        return _refuse("an object", value)
+    if value.keys() != forms.keys():
+        _check_names(value.keys(), required, forms.keys())
+    found: dict[str, object] = {}
+    name = ""
+    try:
+        for name, form in forms.items():
+            if name in value:
+                found[name] = form.read(value[name])
+        return kind(**found)
+    except Misfit as misfit:
+        misfit.path.insert(0, name)
+        raise
+    except (ValueError, ConfigurationError) as error:
+        raise Misfit(str(error)) from None
 
 
 def _check_names(found: AbstractSet[str], required: AbstractSet[str], known: AbstractSet[str]) -> None:
