@@ -156,14 +156,12 @@ def test_the_table_with_a_human_is_sound() -> None:
 
 def test_an_answer_that_goes_missing_while_a_human_decides_is_found() -> None:
     """The exploration comes to that state with calls begun, ended, in doubt and decided."""
-    for name, state in (("in_doubt", "await_approval"), ("waiting", "await_approval"), ("decided", "execute_tools")):
-        report = explore(spoilt(name, forget, APPROVAL), starts=FEW)
+    report = explore(spoilt("decided", forget, APPROVAL), starts=FEW)
 
-        assert f"unanswered: not each call has one answer in {state!r}" in str(report)
+    assert "unanswered: not each call has one answer in 'execute_tools'" in str(report)
 
 
-@pytest.mark.parametrize("change", [forget_outcomes, keep])
-@pytest.mark.parametrize("machine", [loop, APPROVAL])
+@pytest.mark.parametrize(("machine", "change"), [(loop, keep), (APPROVAL, forget_outcomes)])
 def test_a_call_that_would_run_again_after_a_crash_is_found(machine: Machine, change: Change) -> None:
     """Nothing done twice: neither what has a result, nor what changes the world and was begun."""
     report = explore(spoilt("recovered", change, machine), starts=FEW)

@@ -29,10 +29,13 @@ ASKED = UserTurn("hi", attachments=(IMAGE,))
 ITEMS = (ASKED, Exchange(REPLY, (RESULT,)))
 
 
+SAID: list[Item] = [*ITEMS, UserTurn("go on", synthetic=True), Exchange(Reply("text"))]
+
+
 @st.composite
 def requests(draw: st.DrawFn) -> list[tuple[CallModel, History, Ranges]]:
     """The requests of a run: its history grows, and each carries any items of it."""
-    items = draw(st.lists(st.from_type(UserTurn) | st.from_type(Exchange), min_size=1, max_size=6))
+    items = draw(st.lists(st.sampled_from(SAID), min_size=1, max_size=6))
     lengths = sorted(draw(st.lists(st.integers(1, len(items)), min_size=1, max_size=4)))
     history, found = History(), list[tuple[CallModel, History, Ranges]]()
     for length in lengths:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from turnstile import Event, Limits, Machine, Reply, Result, State, ToolCall, ToolResult, Usage, before, loop, row
+from turnstile.core.approval import with_approval
 from turnstile.core.errors import ConfigurationError
 from turnstile.core.events import (
     Cancelled,
@@ -190,18 +191,29 @@ def extended(asking: State) -> Machine:
             before("run_tools", row("ask", await_model, ModelReplied, [needs_approval], asking, unchanged)),
             row("decided", asking, Decided, [], append_results),
         ],
-        performs={"AskHuman": ask},
+        performs={"Review": ask},
     )
 
 
 def test_an_extended_machine_is_drawn_with_what_it_adds() -> None:
     """Diagrams follow an extension unasked: its states, its rows, and the rows of any live state."""
-    drawn = diagram(extended(State("await_approval", asks="AskHuman")))
+    drawn = diagram(extended(State("await_review", asks="Review")))
+
+    assert nodes(drawn)["await_review"].lines == ("await_review", "Review")
+    assert arrows(drawn)["await_model", "await_review"].lines == ("ModelReplied: ask",)
+    assert arrows(drawn)["await_review", "append_results"].lines == ("Decided: decided",)
+    assert ("await_review", "failed") in arrows(drawn)
+
+
+def test_the_state_in_which_a_human_decides_is_drawn_where_a_machine_has_it() -> None:
+    """Whoever sees it knows that a run may wait; nobody sees it who has no tool that asks."""
+    drawn = diagram(with_approval(loop))
 
     assert nodes(drawn)["await_approval"].lines == ("await_approval", "AskHuman")
-    assert arrows(drawn)["await_model", "await_approval"].lines == ("ModelReplied: ask",)
-    assert arrows(drawn)["await_approval", "append_results"].lines == ("Decided: decided",)
-    assert ("await_approval", "failed") in arrows(drawn)
+    assert arrows(drawn)["execute_tools", "await_approval"].lines == ("ToolsFinished: in_doubt",)
+    assert arrows(drawn)["await_approval", "execute_tools"].lines == ("ApprovalDecided: decided",)
+    assert "ApprovalDecided: waiting" in arrows(drawn)["await_approval", "await_approval"].lines
+    assert "await_approval" not in nodes(diagram(loop))
 
 
 # A run
@@ -293,12 +305,12 @@ def test_the_result_of_an_unfinished_run_is_drawn() -> None:
 
 def test_a_run_of_another_table_is_drawn_with_the_states_that_it_knew() -> None:
     """An old journal stays readable after an extension was taken away."""
-    moves = play((CALLS, 0.0), (Decided(), 0.0), machine=extended(State("await_approval", asks="AskHuman")))
+    moves = play((CALLS, 0.0), (Decided(), 0.0), machine=extended(State("await_review", asks="Review")))
 
     drawn = diagram(moves)
 
-    assert "await_approval" in nodes(drawn)
-    assert arrows(drawn)["await_approval", "append_results"].taken
+    assert "await_review" in nodes(drawn)
+    assert arrows(drawn)["await_review", "append_results"].taken
 
 
 # Formats
@@ -323,22 +335,22 @@ def test_all_pictures_are_written_in_all_formats(tmp_path: Path) -> None:
     }
 
 
-ODD = State('say "hi" <b>#1;</b>\\', asks="AskHuman")
+ODD = State('say "hi" <b>#1;</b>\\', asks="Review")
 
 
 def test_mermaid_takes_any_name() -> None:
     """A name that means something in Mermaid would break the whole text, or be taken as markup."""
     text = diagram(extended(ODD)).mermaid
 
-    assert '    state_5("say #34;hi#34; #60;b#62;#35;1;#60;/b#62;#92;<br/>AskHuman"):::live\n' in text
+    assert '    state_5("say #34;hi#34; #60;b#62;#35;1;#60;/b#62;#92;<br/>Review"):::live\n' in text
 
 
 @pytest.mark.parametrize("name", ["end", "Default", "start", "state_0", "等待"])
 def test_mermaid_goes_by_number_where_a_name_would_not_do(name: str) -> None:
     """A state called "end" would end the flowchart."""
-    text = diagram(extended(State(name, asks="AskHuman"))).mermaid
+    text = diagram(extended(State(name, asks="Review"))).mermaid
 
-    assert f'    state_5("{name}<br/>AskHuman"):::live\n' in text
+    assert f'    state_5("{name}<br/>Review"):::live\n' in text
     assert "    await_model -->" in text
 
 
@@ -346,7 +358,7 @@ def test_dot_takes_any_name() -> None:
     """Quotes and angle brackets mean something in DOT, too."""
     text = diagram(extended(ODD)).dot
 
-    assert r'"say \"hi\" <b>#1;</b>\\" [label=<say &quot;hi&quot; &lt;b&gt;#1;&lt;/b&gt;\<br/>AskHuman>,' in text
+    assert r'"say \"hi\" <b>#1;</b>\\" [label=<say &quot;hi&quot; &lt;b&gt;#1;&lt;/b&gt;\<br/>Review>,' in text
 
 
 def test_dot_shows_what_a_run_took() -> None:
