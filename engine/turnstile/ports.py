@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from turnstile.core.effects import RunTools
 from turnstile.core.events import Event, ModelFailed, RunStarted, ToolsFinished, Verdict
@@ -189,8 +189,7 @@ class ContextPolicy(Protocol):
         """Whole items of the history, in order, none before `start` but the user's question."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One entry of a run's journal.
 
     Attributes:
@@ -206,8 +205,7 @@ class Record:
     row: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(NamedTuple):
     """How a run stands after its newest record, kept beside its journal for lists that read no journal.
 
     Attributes:

@@ -55,7 +55,7 @@ class RequestDigests:
                 self._add(history, first, end)
         self._ranges = ranges
         whole = self._hash.copy()
-        whole.update(_line([effect.model, effect.tools, effect.max_output]))
+        whole.update(f"{effect.model} {effect.tools} {effect.max_output}".encode())
         return whole.hexdigest()[:DIGITS]
 
     def _add(self, history: History, first: int, end: int) -> None:
@@ -106,4 +106,9 @@ def _parts(item: Item) -> JsonValue:
 
 
 def _line(value: JsonValue) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+    import orjson  # loaded when first needed: importing turnstile stays light
+
+    try:
+        return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # what it cannot write, such as lone surrogates and large numbers
+        return json.dumps(value).encode() + b"\n"

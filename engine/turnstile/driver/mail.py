@@ -62,6 +62,8 @@ class Mail:
             run: The run, whose state says whether a decision can be taken.
             done: Whether its effect has ended: what that brought comes before an order to stop.
         """
+        if not self._waiting:
+            return None
         for entry in (*self._waiting,):
             if isinstance(entry.event, ApprovalDecided):
                 if self._is_void(entry.event, run):

@@ -90,6 +90,7 @@ class Performer:
         self._finished = finished
         self._memo: dict[tuple[str, int], bytes] = {}
         self._digests = RequestDigests(run.start)
+        self._fingerprints = dict(run.fingerprints)
         self._call_ids = {call.id for item in run.history if isinstance(item, Exchange) for call in item.reply.calls}
         self._call_ids.update(call.id for call in (run.open.reply.calls if run.open else ()))
         self.stop = asyncio.Event()
@@ -104,7 +105,7 @@ class Performer:
             run: The run that asks for it, before it begins.
         """
         if isinstance(effect, CallModel) and not over_budget(run):
-            history = begin(run).history
+            history = begin(run).history if run.inbox else run.history
             items = ranges_of(history, self._outside.context.select(history, run.window_start))
             return (EffectBegun(self._digests.of(effect, history, items), items),)
         if isinstance(effect, RunTools):
@@ -120,9 +121,9 @@ class Performer:
             call.id,
             call.name,
             digest,
-            fingerprint=dict(run.fingerprints).get(f"tool {call.name.strip()}", ""),
-            key=idempotency_key(run.run_id, call.id),
-            approval=next((str(seq) for call_id, seq in run.approved if call_id == call.id), ""),
+            self._fingerprints.get(f"tool {call.name.strip()}", ""),
+            idempotency_key(run.run_id, call.id),
+            str(dict(run.approved).get(call.id, "")),
         )
 
     async def perform(self, effect: Effect, run: RunState, items: Ranges) -> Event:

@@ -208,7 +208,7 @@ class Run(Generic[T]):
                     await stepping
 
     def _can_move(self) -> bool:
-        return not self.finished and (self.has_mail or not self.waiting)
+        return not self.finished and (not self.waiting or self.has_mail)
 
     async def fork(self, seq: int) -> Run[T]:
         """A new run that shares this one's journal up to a transition, and goes on from there in its own way.
@@ -461,12 +461,13 @@ class Run(Generic[T]):
     async def _begin_call(self, call: ToolCall) -> bool:
         """Keep the intent to run a call before it runs; tells whether it may."""
         assert self._performer is not None  # noqa: S101 - _open made it
-        if any(intent.call_id == call.id for intent in self.snapshot.started):
-            return True
+        for intent in self.snapshot.started:
+            if intent.call_id == call.id:
+                return True
         if self.snapshot.stopping is not None or self._is_late():
             return False
-        intent = self._performer.intent(call, self.snapshot)
-        await self._keeper.note([intent], self._outside.clock.time())
+        started = self._performer.intent(call, self.snapshot)
+        await self._keeper.note([started], self._outside.clock.time())
         return self.snapshot.stopping is None
 
     def _call_ended(self, result: ToolResult) -> None:

@@ -76,7 +76,7 @@ async def fork(
     start = _start(whole, at, agent, model, prompt, accept_changes=accept_changes)
     if new_run_id is not None:
         start = replace(start, run_id=new_run_id)
-    edited = [replace(record, event=_with(record.event, results or {})) for record in shared]
+    edited = [record._replace(event=_with(record.event, results or {})) for record in shared]
     edited[0] = Record(start, now)
     digests = replay(edited, agent.machine).digests
     begun = replay(_digested(edited, digests), agent.machine)
@@ -180,7 +180,7 @@ def _digested(records: Sequence[Record], digests: Iterable[str]) -> Iterator[Rec
         event = record.event
         if isinstance(event, EffectBegun) and event.request:
             event = replace(event, request=next(new, event.request))
-        yield replace(record, event=event)
+        yield record._replace(event=event)
 
 
 def _settled(begun: Replay, now: float) -> Iterator[Record]:
