@@ -1,4 +1,4 @@
-"""The command line: `turnstile run`, `chat`, `diagram` and the lists.
+"""The command line: `turnstile run`, `chat`, `diagram`, what looks at stored runs, and the lists.
 
 This module loads nothing else until `main` is called, and `main` only what the command needs, so that ``--help``,
 ``--version`` and shell completion answer at once.
