@@ -8,17 +8,16 @@ for whoever resumes the run.
 
     store = SQLiteStore("runs.db")
     told = await cancel(store, "3f9a0c1b2d4e", "the customer called")
-    print(told)  # process 4711 on host 'web-1' has the letter
+    print(told)  # process 4711 on host 'web-1' drives it, and gets the letter
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from turnstile.core.changes import doubts
 from turnstile.core.context import KeepAll
-from turnstile.core.errors import NoSuchRun, RunFinished, RunIsLeased, UsageError
+from turnstile.core.errors import NoSuchRun, RunFinished, RunIsLeased, SessionBusy, UsageError
 from turnstile.core.events import ApprovalDecided, Cancelled, Event, MessageInjected, RunStarted
 from turnstile.core.machine import Machine
 from turnstile.core.run_state import RunState
@@ -47,12 +46,12 @@ class Told:
 
     def __str__(self) -> str:
         if self.holder:
-            return f"{self.holder} has the letter"
-        return (
-            "the letter waits for who resumes the run"
-            if self.waits
-            else f"done here, and it stands in {self.run.state}"
-        )
+            return f"{self.holder} drives it, and gets the letter"
+        if self.waits:
+            return "nobody drives it, and the letter waits for whoever resumes it"
+        if self.run.stop is not None:
+            return f"it has ended ({self.run.state}: {self.run.stop.reason})"
+        return f"it has taken the letter, and stands in {self.run.state}"
 
 
 async def cancel(store: Store, run_id: str, why: str = "", *, machine: Machine | None = None) -> Told:
@@ -67,24 +66,27 @@ async def cancel(store: Store, run_id: str, why: str = "", *, machine: Machine |
     Raises:
         NoSuchRun: There is no such run.
         RunFinished: It has ended.
+        UsageError: It was made by another machine.
     """
-    return await _tell(store, run_id, machine, lambda _: Cancelled(why))
+    _require_text("cancel", why)
+    return await _tell(store, await _stands(store, run_id, machine), Cancelled(why))
 
 
 async def inject(store: Store, run_id: str, text: str, *, machine: Machine | None = None) -> Told:
     """Say something to a run's model; raises as `cancel` does."""
-    return await _tell(store, run_id, machine, lambda _: MessageInjected(text))
+    _require_text("inject", text)
+    return await _tell(store, await _stands(store, run_id, machine), MessageInjected(text))
 
 
 async def approve(store: Store, run_id: str, call_id: str, *, machine: Machine | None = None) -> Told:
     """Let a call in doubt run again; raises as `settle` does."""
-    return await _tell(store, run_id, machine, lambda run: _decision(run, call_id, ApprovalDecided(call_id, "rerun")))
+    return await _decide(store, run_id, machine, ApprovalDecided(call_id, "rerun"))
 
 
 async def deny(store: Store, run_id: str, call_id: str, why: str = "", *, machine: Machine | None = None) -> Told:
     """Do not let a call in doubt run again: the model is told that its outcome is unknown; raises as `settle` does."""
-    decided = ApprovalDecided(call_id, "unknown", why)
-    return await _tell(store, run_id, machine, lambda run: _decision(run, call_id, decided))
+    _require_text("deny", why)
+    return await _decide(store, run_id, machine, ApprovalDecided(call_id, "unknown", why))
 
 
 async def settle(store: Store, run_id: str, call_id: str, result: str, *, machine: Machine | None = None) -> Told:
@@ -93,23 +95,21 @@ async def settle(store: Store, run_id: str, call_id: str, result: str, *, machin
     Raises:
         NoSuchRun: There is no such run.
         RunFinished: It has ended.
-        UsageError: The call is not in doubt.
+        UsageError: The call is not in doubt, or still at work; or another machine made the run.
     """
-    decided = ApprovalDecided(call_id, "result", result)
-    return await _tell(store, run_id, machine, lambda run: _decision(run, call_id, decided))
+    _require_text("settle", result)
+    return await _decide(store, run_id, machine, ApprovalDecided(call_id, "result", result))
 
 
-def _decision(run: RunState, call_id: str, decided: ApprovalDecided) -> ApprovalDecided:
-    """The decision, if there is something to decide."""
-    asked = {*run.in_doubt, *(call.id for call in doubts(run)[2])} if run.open else set[str]()
-    if call_id not in asked:
-        those = ", ".join(sorted(map(repr, asked))) or "none"
-        msg = f"call {call_id!r} of run {run.run_id!r} is not in doubt; those that a human is asked about: {those}"
-        raise UsageError(msg)
-    return decided
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """A run that has not ended, and the machine that made it."""
+
+    run: RunState
+    machine: Machine
 
 
-async def _tell(store: Store, run_id: str, machine: Machine | None, letter: Callable[[RunState], Event]) -> Told:
+async def _stands(store: Store, run_id: str, machine: Machine | None) -> _Standing:
     records = await store.load(run_id)
     if not records:
         raise NoSuchRun(repr(store), run_id)
@@ -117,20 +117,51 @@ async def _tell(store: Store, run_id: str, machine: Machine | None, letter: Call
     run, _ = told(machine, records)
     if run.finished:
         raise RunFinished(run_id, run.state)
-    holder = await store.post(run_id, letter(run))
+    return _Standing(run, machine)
+
+
+async def _decide(
+    store: Store,
+    run_id: str,
+    machine: Machine | None,
+    letter: ApprovalDecided,
+) -> Told:
+    standing, call_id = await _stands(store, run_id, machine), letter.call_id
+    if call_id in {call.id for call in doubts(standing.run)[2]}:  # begun, and in doubt if its process is gone
+        try:
+            await _taken_here(store, standing)
+        except RunIsLeased as error:
+            raise UsageError(
+                f"call {call_id!r} of run {run_id!r} is at work, so there is nothing to decide yet: {error.holder} "
+                f"drives it; wait for its end, or stop it: turnstile cancel {run_id}"
+            ) from error
+        standing = await _stands(store, run_id, standing.machine)
+    if call_id not in standing.run.in_doubt:
+        those = ", ".join(map(repr, standing.run.in_doubt)) or "none"
+        raise UsageError(
+            f"call {call_id!r} of run {run_id!r} waits for no decision; those that do: {those} "
+            f"(turnstile runs show {run_id} tells what became of each)"
+        )
+    return await _tell(store, standing, letter)
+
+
+async def _tell(store: Store, standing: _Standing, letter: Event) -> Told:
+    holder = await store.post(standing.run.run_id, letter)
     if holder:
-        return Told(run, holder)
+        return Told(standing.run, holder)
     try:
-        return await _taken_here(store, machine, run)
+        return await _taken_here(store, standing)
     except RunIsLeased as error:  # somebody was faster, and has the letter now
-        return Told(run, error.holder)
+        return Told(standing.run, error.holder)
+    except SessionBusy:  # its conversation goes on in another run, so that nobody can drive this one now
+        return Told(standing.run, waits=True)
 
 
-async def _taken_here(store: Store, machine: Machine, run: RunState) -> Told:
+async def _taken_here(store: Store, standing: _Standing) -> Told:
     """Claim the run, and take what needs neither a model nor a tool."""
     clock: Clock = SystemClock()
     outside = Outside(
-        machine=machine,
+        machine=standing.machine,
         models=(),
         tools=Toolbox(),
         store=store,
@@ -138,8 +169,8 @@ async def _taken_here(store: Store, machine: Machine, run: RunState) -> Told:
         context=KeepAll(),
         vet_output=lambda text: (text, ""),
     )
-    found = await find(outside, run.run_id, run.fingerprints)
-    async with Run(outside, run.start, str, found) as live:
+    found = await find(outside, standing.run.run_id, standing.run.fingerprints)
+    async with Run(outside, found.run.start, str, found) as live:
         while live.has_mail:
             await live.step()
         return Told(live.snapshot, waits=bool(found.mail))
@@ -148,3 +179,8 @@ async def _taken_here(store: Store, machine: Machine, run: RunState) -> Told:
 def _start(record: Record) -> RunStarted:
     assert isinstance(record.event, RunStarted)  # noqa: S101 - a journal begins so
     return record.event
+
+
+def _require_text(call: str, text: object) -> None:
+    if not isinstance(text, str):
+        raise UsageError(f"{call}() takes text; got {text!r}")

@@ -17,8 +17,8 @@ RESUME_EXAMPLES = """Examples:
   turnstile resume 3f9a --accept-changes           although a tool has changed since
 
 A model request that was under way is sent again. Tool calls that had ended keep their results; those under way run
-again if they only read or are idempotent. Any other's outcome is unknown: the model is told, or, if the tool wants that,
-the run waits until you decide with `turnstile approve` or `deny` (status 3).
+again if they only read or are idempotent. Any other's outcome is unknown: the model is told, or, if the tool wants it
+so, the run waits until you decide with `turnstile approve` or `deny` (status 3).
 """
 CANCEL_EXAMPLES = """Examples:
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from turnstile.cli.faults import DONE, FAILED, INTERRUPTED, WAITING, Misuse
+from turnstile.cli.faults import DONE, FAILED, INTERRUPTED, WAITING, Misuse, ReaderGone
 from turnstile.cli.options import Settings
 from turnstile.cli.preparing import Job, prepare
 from turnstile.cli.progress import Progress
 from turnstile.cli.running import report, to_the_end
 from turnstile.cli.screen import Screen, prints_aside
-from turnstile.cli.storing import entries_of, opened, origin_of, path_of, run_of
-from turnstile.cli.wording import found
-from turnstile.core.errors import RunFinished, TurnstileError
+from turnstile.cli.storing import entries_of, foreign, opened, origin_of, path_of, run_of
+from turnstile.cli.wording import command, found
+from turnstile.core.errors import CodecError, RunFinished, RunIsLeased, TurnstileError
 from turnstile.core.events import RunStarted
 from turnstile.driver import Run
 
@@ -27,13 +28,20 @@ def resume(prefix: str, agent: str | None, settings: Settings, *, accept_changes
         TurnstileError: The command cannot work as it was given.
     """
     run_id, start = asyncio.run(_origin(prefix, settings.store))
-    return _resume(run_id, start, agent, settings, accept_changes=accept_changes)
+    try:
+        return _resume(run_id, start, agent, settings, accept_changes=accept_changes)
+    except RunFinished as error:
+        raise Misuse(
+            f"run {run_id!r} has ended ({error.state}), so there is nothing to resume; "
+            f"`{command('runs show', run_id)}` tells how, "
+            f"`{command('fork', run_id, options=('--at', 'SEQ'))}` goes on from earlier on"
+        ) from error
 
 
 def resume_all(agent: str | None, settings: Settings, *, accept_changes: bool) -> int:
     """Go on with every run that has not ended and that nobody drives, one after another; gives the worst exit status.
 
-    What keeps one run from going on is said, and keeps no other.
+    What keeps one run from going on is said, and keeps no other. A run that somebody else took on meanwhile is theirs.
 
     Raises:
         TurnstileError: The store cannot be read.
@@ -41,19 +49,35 @@ def resume_all(agent: str | None, settings: Settings, *, accept_changes: bool) -
     screen = Screen(quiet=settings.quiet)
     left = asyncio.run(_left(settings.store, screen))
     statuses = [DONE]
-    for place, (run_id, start) in enumerate(left, 1):
+    for place, run_id in enumerate(left, 1):
         screen.say(f"{place} of {len(left)}: run {run_id}")
-        try:
-            status = _resume(run_id, start, agent, settings, accept_changes=accept_changes)
-        except TurnstileError as error:
-            screen.warn(f"run {run_id} does not go on: {error}")
-            status = FAILED
-        if status == INTERRUPTED:
+        statuses.append(_one_of_all(run_id, agent, settings, screen, accept_changes=accept_changes))
+        if statuses[-1] == INTERRUPTED:
+            screen.warn(f"{len(left) - place} of {len(left)} runs are left as they were")
             return INTERRUPTED
-        statuses.append(status)
     if not left:
         screen.say("no run was left: each has ended, or is driven by somebody")
     return _worst(statuses)
+
+
+def _one_of_all(run_id: str, agent: str | None, settings: Settings, screen: Screen, *, accept_changes: bool) -> int:
+    try:
+        _, start = asyncio.run(_origin(run_id, settings.store))
+        return _resume(run_id, start, agent, settings, accept_changes=accept_changes)
+    except ReaderGone:
+        raise
+    except RunIsLeased as error:
+        screen.say(f"run {run_id} is driven by {error.holder} by now")
+        return DONE
+    except RunFinished as error:
+        screen.say(f"run {run_id} has ended by now ({error.state})")
+        return DONE
+    except TurnstileError as error:
+        screen.warn(f"run {run_id} does not go on: {error}")
+    except Exception as error:  # noqa: BLE001 - a bug in one agent's own code keeps no other agent's runs
+        traceback.print_exc()
+        screen.warn(f"run {run_id} does not go on: its agent raised {error!r}")
+    return FAILED
 
 
 def _worst(statuses: Sequence[int]) -> int:
@@ -64,18 +88,21 @@ def _worst(statuses: Sequence[int]) -> int:
 async def _origin(prefix: str, path: str | None) -> tuple[str, RunStarted]:
     async with opened(path) as store:
         run_id = await run_of(store, prefix)
-        return run_id, await origin_of(store, run_id)
+        try:
+            return run_id, await origin_of(store, run_id)
+        except CodecError as error:
+            raise foreign(error, run_id) from error
 
 
-async def _left(path: str | None, screen: Screen) -> list[tuple[str, RunStarted]]:
+async def _left(path: str | None, screen: Screen) -> list[str]:
     """The runs that have not ended and that nobody drives, the oldest first."""
-    left: list[tuple[str, RunStarted]] = []
+    left: list[str] = []
     async with opened(path) as store:
         async for entry in entries_of(store, live=True):
             if entry.holder:
                 screen.say(f"run {entry.run_id} is driven by {entry.holder}")
                 continue
-            left.append((entry.run_id, await origin_of(store, entry.run_id)))
+            left.append(entry.run_id)
     return left[::-1]
 
 
@@ -106,8 +133,5 @@ async def _opened(job: Job, run_id: str, progress: Progress, *, accept_changes: 
     observers = job.options(progress, session=None).get("observers", ())
     try:
         return await job.agent.resume(run_id, model=job.models, observers=observers, accept_changes=accept_changes)
-    except RunFinished as error:
-        raise Misuse(
-            f"run {run_id!r} has ended ({error.state}), so there is nothing to resume; "
-            f"`turnstile runs show {run_id}` tells how, `turnstile fork {run_id} --at SEQ` goes on from earlier on"
-        ) from error
+    except CodecError as error:
+        raise foreign(error, run_id) from error

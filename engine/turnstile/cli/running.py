@@ -157,6 +157,7 @@ def as_json(result: Result[Any]) -> dict[str, JsonValue]:
         "output": result.run.output if result.ok else None,
         "partial": result.partial,
         "stop": _stop_as_json(result.stop) if result.stop else None,
+        "waiting": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in result.waiting],
         "turns": result.run.turns,
         "usage": dict(asdict(result.usage)),
         "cost": result.cost,

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 
 from turnstile.cli.faults import DONE, Misuse
 from turnstile.cli.screen import Screen
-from turnstile.cli.storing import machine_of, opened, run_of
-from turnstile.core.errors import RunFinished
+from turnstile.cli.storing import foreign, machine_of, opened, run_of
+from turnstile.cli.wording import command
+from turnstile.core.errors import CodecError, RunFinished
 from turnstile.core.machine import Machine
 from turnstile.letters import Told, approve, cancel, deny, settle
 from turnstile.ports import Store
@@ -60,7 +61,7 @@ def _tell(prefix: str, path: str | None, agent: str | None, telling: Telling, *,
     run_id = told.run.run_id
     line = f"run {run_id}: {told}"
     if not told.holder and not told.run.finished:
-        line += f"; `turnstile resume {run_id}` goes on with it"
+        line += f"; `{command('resume', run_id)}` goes on with it"
     Screen(quiet=quiet).say(line)
     return DONE
 
@@ -73,3 +74,5 @@ async def _told(prefix: str, path: str | None, agent: str | None, telling: Telli
             return await telling(store, run_id, machine)
         except RunFinished as error:
             raise Misuse(f"run {run_id!r} has ended ({error.state}); there is nobody to tell") from error
+        except CodecError as error:
+            raise foreign(error, run_id) from error

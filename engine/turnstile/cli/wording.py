@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -50,7 +51,8 @@ def _narrate_move(transition: Transition, run: RunState) -> str:
     line = f"{transition.source} → {transition.dest}: {transition.reason}"
     if transition.error is not None:
         line += f" ({_failure(transition)})"
-    return f"{line}; next {transition.asks}" if transition.asks else line
+    asks = transition.asks.removesuffix("RunTools ()")  # no call is left to run
+    return f"{line}; next {asks}" if asks else line
 
 
 def counted(names: Iterable[str]) -> str:
@@ -111,23 +113,33 @@ def summary(result: Result[Any]) -> str:
 
 def _decisions(result: Result[Any]) -> str:
     """What a run that waits for a human is to be told; empty when it waits for nobody."""
-    lines = [
-        f"\n  {call.id}: {one_line(f'{call.name} {call.arguments}', 80)}"
-        f"\n    turnstile approve {result.run_id} {call.id}   runs it again (--result TEXT: you know what came of it)"
-        f"\n    turnstile deny {result.run_id} {call.id}   tells the model that nobody knows"
-        for call in result.waiting
-    ]
-    if not lines:
+    if not result.waiting:
         return ""
-    asks = "it was begun, and nobody knows whether it did its work. Decide, then `turnstile resume`:"
-    return f"\nwaiting for you: {asks}{''.join(lines)}"
+    run_id = result.run_id
+    lines = ["", "waiting for you: what was begun here may have done its work, or not; decide about it"]
+    for call in result.waiting:
+        lines += [
+            f"  {one_line(f'{call.name} {call.arguments}', 70)}",
+            f"    to run it again:    {command('approve', run_id, call.id)}",
+            f"    if you know better: {command('approve', run_id, call.id, options=('--result', 'TEXT'))}",
+            f"    if nobody knows:    {command('deny', run_id, call.id)}",
+        ]
+    return "\n".join([*lines, f"  then go on:           {command('resume', run_id)}"])
+
+
+def command(verb: str, *ids: str, options: Sequence[str] = ()) -> str:
+    """A command to type: ids come from servers and programs, and no shell may take one for something else."""
+    end = ["--"] if any(each.startswith("-") for each in ids) else []
+    return shlex.join(["turnstile", *verb.split(), *options, *end, *ids])
 
 
 def found(recovery: Recovery, run: RunState) -> str:
     """What a resumed run's last process left behind, on a few lines."""
     lines = [f"run {run.run_id} goes on in {run.state} after {_count(run.seq, 'transition')}"]
-    if recovery.request_lost:
-        lines.append("a model request was lost: it is sent again")
+    if recovery.request_lost and run.retries:
+        lines.append("the retry of a model request was waited for, or under way: it is sent when its time has come")
+    elif recovery.request_lost:
+        lines.append("a model request was under way: it is sent again")
     for what, calls in (
         ("finished, and kept", recovery.finished),
         ("under way, and run again", recovery.rerun),

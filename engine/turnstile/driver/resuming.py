@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from turnstile.core.changes import doubts
 from turnstile.core.errors import Changed, NoRow, NoSuchRun, RunFinished, UsageError
-from turnstile.core.events import ChangesAccepted, EffectLost, ModelFailed
+from turnstile.core.events import ChangesAccepted, EffectLost, ModelFailed, RunStarted
 from turnstile.core.fold import walk
 from turnstile.core.machine import Machine
 from turnstile.core.messages import ToolCall
@@ -119,13 +119,22 @@ def told(machine: Machine, records: Sequence[Record]) -> tuple[RunState, tuple[T
         steps = walk(machine, (record.event for record in records))
         for record, (after, move) in zip(records, steps, strict=True):
             run = after
-            if move is not None:
-                transitions.append(move._replace(at=record.at, duration_ms=record.duration_ms))
+            if move is None:
+                continue
+            if record.row not in ("", move.row):  # it would be somewhere else from here on, unseen
+                raise UsageError(_foreign(records, f"row {record.row!r} was taken where this one takes {move.row!r}"))
+            transitions.append(move._replace(at=record.at, duration_ms=record.duration_ms))
     except NoRow as error:
-        msg = f"the journal cannot be read by this agent's machine, since another made it ({error}); name its agent"
-        raise UsageError(msg) from error
+        raise UsageError(_foreign(records, str(error))) from error
     assert run is not None  # noqa: S101 - there are records
     return run, tuple(transitions)
+
+
+def _foreign(records: Sequence[Record], why: str) -> str:
+    start = records[0].event
+    assert isinstance(start, RunStarted)  # noqa: S101 - a journal begins so
+    way_out = f"give the agent that it was begun with (--agent {start.origin or 'AGENT'}), or its machine"
+    return f"run {start.run_id!r} was made by another machine than this one ({why}); {way_out}"
 
 
 def changed(was: Fingerprints, now: Fingerprints) -> tuple[tuple[str, str | None, str | None], ...]:

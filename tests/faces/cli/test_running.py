@@ -117,6 +117,7 @@ def test_json_tells_all_of_an_answered_run(here: Here) -> None:
         "output": "Answer 1: \x1b[1msunny\x1b[0m.",
         "partial": "Answer 1: \x1b[1msunny\x1b[0m.",
         "stop": {"reason": "answered", "detail": "", "exhausted": None, "flags": [], "error": None},
+        "waiting": [],
         "turns": 2,
         "usage": {"input_tokens": 300, "output_tokens": 50, "cached_tokens": None, "reasoning_tokens": None},
         "cost": None,
