@@ -62,6 +62,8 @@ def test_what_differs_is_marked_and_aligned(here: Here) -> None:
     assert [line[39] for line in path].count("+") == 3
     assert path[-1] == "4 answered → done                        7 answered → done"
     assert all(len(line) <= 80 for line in lines)
+    other = here("diff", "two", "one").stdout.splitlines()
+    assert [line[39] for line in other[other.index("path") + 1 : other.index("messages") - 1]].count("-") == 3
 
 
 def test_messages_that_differ_are_whole_up_to_a_point(here: Here) -> None:

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from turnstile.cli.unsaved import WatchedStore
+from turnstile.stores import MemoryStore
+from turnstile.testing import check_store
+
 if TYPE_CHECKING:
     from tests.faces.cli.conftest import Cli, Here, Open
 
@@ -104,3 +108,10 @@ def test_what_was_seen_while_it_was_written_is_not_shown_again(terminal: Open) -
     opened.type("hi\n")
     opened.wait_for(r"Answer 1: sunny\.\s+unsaved, the reply above\s+turnstile: store 'disk': run")
     assert opened.finish() == 2
+
+
+def test_a_watched_store_keeps_every_promise_of_the_one_it_watches() -> None:
+    """A command that reads, resumes or deletes goes through it as well, and must notice no difference."""
+    store = MemoryStore()
+    check_store(WatchedStore(store))
+    assert repr(WatchedStore(store)) == repr(store)
