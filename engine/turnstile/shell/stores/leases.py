@@ -1,7 +1,8 @@
 """The table of leases: who may write to which run, and when somebody else may take that over.
 
-A lease is a row; its epoch is the number of the row, which SQLite never gives twice in one file (``AUTOINCREMENT``).
-So a writer is known by the epoch it was given: when the row is gone, or another's, it writes nothing more.
+A lease is a row with the run's epoch, which rises by one whenever the lease is taken; that of a new run begins above
+those of all deleted ones, so that no run of any id has the same twice. A writer is known by the epoch it was given:
+when the row is gone, or has another, it writes nothing more.
 
 A holder whose process is known to have ended holds nothing. One on the same boot that has not renewed its lease for the
 lease's time hangs or is stopped, and holds nothing either. Of one elsewhere nothing is known but that its counter moves
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 import apsw
 
 from turnstile.core.errors import RunIsLeased, SessionBusy, StoreDamaged, TurnstileError
+from turnstile.ports import Lease
 from turnstile.shell.stores.holder import Holder, boot_clock
 
 _LOOK = 0.5  # seconds between two looks at a counter, so that who contends in vain is told soon
@@ -34,7 +36,7 @@ class Row:
     """A row of the table of leases.
 
     Attributes:
-        epoch: Its number.
+        epoch: How often it was taken.
         run: The run's.
         renewals: How often it was renewed.
         renewed: When it was renewed last, on the holder's `boot_clock`.
@@ -77,13 +79,13 @@ class Watch:
         self.me = me
         self._clock = clock
         self._boot = boot
-        self._first: dict[int, tuple[int, float]] = {}
+        self._first: dict[tuple[int, int], tuple[int, float]] = {}
 
     def is_held(self, row: Row) -> bool | None:
         """Whether a lease is held; ``None`` when that cannot be told yet."""
         if row.holder.shares_clock(self.me):
             return not row.holder.is_gone(self.me) and self._boot() - row.renewed < row.ttl
-        renewals, since = self._first.setdefault(row.epoch, (row.renewals, self._clock()))
+        renewals, since = self._first.setdefault((row.run, row.epoch), (row.renewals, self._clock()))
         if row.renewals != renewals:
             return True
         return False if self._clock() - since >= row.ttl else None
@@ -121,17 +123,23 @@ class Leases:
 
     def take(self, connection: apsw.Connection, number: int) -> int:
         """Give a run's lease to this process, whoever had it; gives the epoch."""
-        connection.execute("DELETE FROM leases WHERE run = ?", (number,))
+        rise = "UPDATE runs SET epoch = epoch + 1 WHERE number = ? RETURNING epoch"
+        [(epoch,)] = connection.execute(rise, (number,)).fetchall()
+        assert isinstance(epoch, int)  # noqa: S101 - the table is strict
+        me = self.me
         connection.execute(
-            "INSERT INTO leases (run, renewals, renewed, ttl, host, boot, space, pid, born) "
-            "VALUES (?, 0, ?, ?, ?, ?, ?, ?, ?)",
-            (number, boot_clock(), self._ttl, self.me.host, self.me.boot, self.me.space, self.me.pid, self.me.born),
+            "INSERT OR REPLACE INTO leases (run, epoch, renewals, renewed, ttl, host, boot, space, pid, born) "
+            "VALUES (?, ?, 0, ?, ?, ?, ?, ?, ?, ?)",
+            (number, epoch, boot_clock(), self._ttl, me.host, me.boot, me.space, me.pid, me.born),
         )
-        return connection.last_insert_rowid()
+        return epoch
 
-    def give_back(self, connection: apsw.Connection, *epochs: int) -> None:
+    def give_back(self, connection: apsw.Connection, *leases: Lease) -> None:
         """Let others have leases that this process was given; it has no effect on what is another's by now."""
-        connection.executemany("DELETE FROM leases WHERE epoch = ?", [(epoch,) for epoch in epochs])
+        connection.executemany(
+            "DELETE FROM leases WHERE run = (SELECT number FROM runs WHERE id = ?) AND epoch = ?",
+            [(lease.run_id, lease.epoch) for lease in leases],
+        )
 
     def of_run(self, connection: apsw.Connection, number: int) -> Row | None:
         """A run's lease, whether or not its holder is still there."""

@@ -26,7 +26,7 @@ class _Kept:
     records: list[Record]
     summary: Summary
     epoch: int | None = None
-    epochs: int = 0
+    epochs: int = 0  # how often the lease was taken
     deliver: Deliver | None = None
     letters: dict[int, Letter] = field(default_factory=dict)
 
@@ -49,7 +49,8 @@ class MemoryStore:
         self._keep = keep
         self._runs: dict[str, _Kept] = {}  # in the order in which they began
         self._newest: dict[str, str] = {}  # the run that each session goes on from
-        self._numbers = count(1)  # of letters
+        self._letters = count(1)
+        self._past = 0  # the highest epoch of all runs that are gone, above which that of a new run begins
         self._lock = threading.RLock()  # an agent may run in several threads
 
     async def create(self, start: Record, summary: Summary, deliver: Deliver) -> Lease:
@@ -69,7 +70,7 @@ class MemoryStore:
                 self._newest[begun.session] = begun.run_id
             while len(self._runs) >= self._keep:
                 self._forget_one()
-            self._runs[begun.run_id] = _Kept(begun, [start], summary)
+            self._runs[begun.run_id] = _Kept(begun, [start], summary, epochs=self._past)
             return self._take(begun.run_id, deliver)
 
     async def claim(self, run_id: str, deliver: Deliver) -> Lease:
@@ -141,7 +142,7 @@ class MemoryStore:
             kept = self._known(run_id)
             if kept.summary.reason:
                 raise RunFinished(run_id, kept.summary.state)
-            letter = Letter(next(self._numbers), event)
+            letter = Letter(next(self._letters), event)
             kept.letters[letter.number] = letter
             deliver, holder = kept.deliver, _holder(kept)
         if deliver is not None:
@@ -185,13 +186,16 @@ class MemoryStore:
             kept = self._known(run_id)
             if kept.epoch is not None:
                 raise RunIsLeased(run_id, _holder(kept))
-            del self._runs[run_id]
+            self._remove(run_id)
             session = kept.start.session
             if session is not None and self._newest[session] == run_id:
                 del self._newest[session]
                 for other, rest in self._runs.items():
                     if rest.start.session == session:
                         self._newest[session] = other
+
+    def _remove(self, run_id: str) -> None:
+        self._past = max(self._past, self._runs.pop(run_id).epochs)
 
     def _known(self, run_id: str) -> _Kept:
         try:
@@ -213,7 +217,7 @@ class MemoryStore:
     def _forget_one(self) -> None:
         going_on = {run_id: session for session, run_id in self._newest.items()}
         oldest = next((run_id for run_id in self._runs if run_id not in going_on), next(iter(self._runs)))
-        del self._runs[oldest]
+        self._remove(oldest)
         if oldest in going_on:
             del self._newest[going_on[oldest]]
 

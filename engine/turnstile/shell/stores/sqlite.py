@@ -26,6 +26,7 @@ from turnstile.core.errors import (
     RunFinished,
     RunIsLeased,
     StoreError,
+    UsageError,
 )
 from turnstile.core.events import Event, RunStarted
 from turnstile.ports import Deliver, Lease, Record, Summary
@@ -150,7 +151,7 @@ class SQLiteStore(Reading):
             run = sqlite_rows.known_head(connection, self._place, run_id)
             now = self._leases.of_run(connection, run.number)
             if now is None or now.epoch != lease.epoch:
-                self._held.remove(lease.epoch)
+                self._held.remove(lease)
                 raise RunIsLeased(run_id, str(now.holder) if now else "nobody now; this lease of it is over")
             sqlite_rows.add(connection, run, rows, stands)
             sqlite_rows.take_letters(connection, run.number, letters)
@@ -159,15 +160,15 @@ class SQLiteStore(Reading):
 
         await self._writer.submit(run_id, write)
         if summary.reason:
-            self._held.remove(lease.epoch)
+            self._held.remove(lease)
 
     def release(self, lease: Lease) -> None:
         """Let others claim the run, after all that was given to `append` is kept. Nobody need wait for it."""
         if self._closed:  # which released it
             return
         self._check_usable()
-        self._held.remove(lease.epoch)
-        self._writer.leave(lambda connection: self._leases.give_back(connection, lease.epoch))
+        self._held.remove(lease)
+        self._writer.leave(lambda connection: self._leases.give_back(connection, lease))
 
     async def load(self, run_id: str) -> tuple[Record, ...]:
         """All records of a run, oldest first; empty for an unknown run.
@@ -233,9 +234,9 @@ class SQLiteStore(Reading):
         self._closed = True
         if os.getpid() != self._me.pid:  # forked: threads, file and leases are all its parent's
             return
-        epochs = self._held.close()
-        if epochs:
-            self._writer.leave(lambda connection: self._leases.give_back(connection, *epochs))
+        leases = self._held.close()
+        if leases:
+            self._writer.leave(lambda connection: self._leases.give_back(connection, *leases))
         for channel in (self._writing, self._reading):
             await asyncio.wrap_future(channel.submit(channel.close))
             channel.shut_down()
@@ -250,28 +251,30 @@ class SQLiteStore(Reading):
         self, run_id: str, write: Callable[[apsw.Connection, Watch], int], deliver: Deliver, *, is_new: bool
     ) -> Lease:
         """Take a lease, and hold it; when nobody waits for it any more, give it back."""
-        taken: list[int] = []
+        taken: list[Lease] = []
 
-        def take(connection: apsw.Connection, watch: Watch) -> int:
-            taken.append(write(connection, watch))
+        def take(connection: apsw.Connection, watch: Watch) -> Lease:
+            taken.append(Lease(run_id, write(connection, watch)))
             return taken[0]
 
         try:
-            lease = Lease(run_id, await self._contend(run_id, take))
+            lease = await self._contend(run_id, take)
             self._held.add(lease, deliver)
             if not is_new:
                 with suppress(StoreError):  # the next look at the mailbox may succeed
                     await asyncio.wrap_future(self._reading.submit(self._held.poll))
+        except UsageError:  # a refusal: nothing was written
+            raise
         except BaseException:
             # The commit may still be under way, or have failed in a way that leaves open what was kept.
             self._writer.leave(lambda connection: self._give_back(connection, *taken))
             raise
         return lease
 
-    def _give_back(self, connection: apsw.Connection, *epochs: int) -> None:
-        for epoch in epochs:
-            self._held.remove(epoch)
-        self._leases.give_back(connection, *epochs)
+    def _give_back(self, connection: apsw.Connection, *leases: Lease) -> None:
+        for lease in leases:
+            self._held.remove(lease)
+        self._leases.give_back(connection, *leases)
 
     async def _contend(self, run_id: str, write: Callable[[apsw.Connection, Watch], T]) -> T:
         """Have something written that a holder may be in the way of, and look again until it is clear."""

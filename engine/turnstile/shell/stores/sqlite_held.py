@@ -50,7 +50,7 @@ class HeldLeases:
         self._codec = codec
         self._ttl = ttl
         self._lock = threading.Lock()
-        self._held: dict[int, _Held] = {}
+        self._held: dict[Lease, _Held] = {}
         self._thread: threading.Thread | None = None
         self._end = threading.Event()
         self._renewed = 0.0
@@ -62,7 +62,7 @@ class HeldLeases:
         with self._lock:
             if not self._held:
                 self._renewed = time.monotonic()
-            self._held[lease.epoch] = _Held(deliver)
+            self._held[lease] = _Held(deliver)
             self._polled = None  # it may have letters that were passed over before
             if self._thread is None:
                 self._end.clear()
@@ -71,21 +71,21 @@ class HeldLeases:
                 self._thread = threading.Thread(target=_watch, args=work, name="turnstile-store-leases", daemon=True)
                 self._thread.start()
 
-    def remove(self, epoch: int) -> None:
+    def remove(self, lease: Lease) -> None:
         """Hold a lease no longer."""
         with self._lock:
-            self._held.pop(epoch, None)
+            self._held.pop(lease, None)
 
-    def close(self) -> list[int]:
-        """Hold nothing any more, and end the thread; gives the epochs of what was held."""
+    def close(self) -> list[Lease]:
+        """Hold nothing any more, and end the thread; gives what was held."""
         with self._lock:
-            epochs = list(self._held)
+            leases = list(self._held)
             self._held.clear()
             thread = self._thread
         self._end.set()
         if thread is not None:
             thread.join()
-        return epochs
+        return leases
 
     def round(self) -> bool:
         """Renew what it is time to renew, and have the mailbox looked at; whether any lease is held."""
@@ -105,11 +105,15 @@ class HeldLeases:
         """Renew all that is held; what another has taken over is held no longer."""
         now = boot_clock()
         with self._lock:
-            epochs = list(self._held)
-        for epoch in epochs:
-            connection.execute("UPDATE leases SET renewals = renewals + 1, renewed = ? WHERE epoch = ?", (now, epoch))
+            leases = list(self._held)
+        for lease in leases:
+            connection.execute(
+                "UPDATE leases SET renewals = renewals + 1, renewed = ? "
+                "WHERE run = (SELECT number FROM runs WHERE id = ?) AND epoch = ?",
+                (now, lease.run_id, lease.epoch),
+            )
             if not connection.changes():
-                self.remove(epoch)
+                self.remove(lease)
 
     def poll(self) -> None:
         """Hand over the letters that have come, in the reading thread; it asks only when anything was written."""
@@ -118,15 +122,16 @@ class HeldLeases:
             if moment == self._polled:
                 return
             self._polled = moment
-            letters: list[tuple[Any, Any, Any]] = connection.execute(
-                "SELECT l.epoch, m.number, m.event FROM mailbox m JOIN leases l ON l.run = m.run ORDER BY m.number"
+            letters: list[tuple[Any, ...]] = connection.execute(
+                "SELECT r.id, l.epoch, m.number, m.event FROM mailbox m "
+                "JOIN leases l ON l.run = m.run JOIN runs r ON r.number = m.run ORDER BY m.number"
             ).fetchall()
-        for epoch, number, event in letters:
-            self._hand_over(epoch, number, event)
+        for run_id, epoch, number, event in letters:
+            self._hand_over(Lease(run_id, epoch), number, event)
 
-    def _hand_over(self, epoch: int, number: int, event: bytes) -> None:
+    def _hand_over(self, lease: Lease, number: int, event: bytes) -> None:
         with self._lock:
-            held = self._held.get(epoch)
+            held = self._held.get(lease)
             if held is None or number <= held.newest:
                 return
             held.newest = number

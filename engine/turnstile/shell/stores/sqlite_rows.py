@@ -101,8 +101,9 @@ def begin(connection: apsw.Connection, begun: RunStarted, record: Columns, stand
     """Write a run with its first record; gives its number."""
     sealed = _seal(first_seal(begun.run_id), 1, record)
     connection.execute(
-        "INSERT INTO runs (id, agent, session, prompt, started, seq, at, seal, state, reason, turns, tokens, cost) "
-        "VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO runs "
+        "(id, agent, session, prompt, started, seq, at, seal, state, reason, turns, tokens, cost, epoch) "
+        "VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, (SELECT epoch FROM deleted))",
         (begun.run_id, begun.agent, begun.session, first_line(begun.prompt), record[0], record[0], sealed, *stands),
     )
     number = connection.last_insert_rowid()
@@ -140,6 +141,8 @@ def let_go(connection: apsw.Connection, number: int) -> None:
 def delete(connection: apsw.Connection, number: int) -> None:
     """Take a run away with all that belongs to it."""
     let_go(connection, number)
+    rise = "UPDATE deleted SET epoch = max(epoch, (SELECT epoch FROM runs WHERE number = ?))"
+    connection.execute(rise, (number,))
     connection.execute("DELETE FROM records WHERE run = ?", (number,))
     connection.execute("DELETE FROM runs WHERE number = ?", (number,))
 

@@ -49,11 +49,14 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE runs ADD COLUMN turns INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE runs ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE runs ADD COLUMN cost REAL NOT NULL DEFAULT 0.0;
+    ALTER TABLE runs ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;  -- how often its lease was taken
+    CREATE TABLE deleted (epoch INTEGER NOT NULL) STRICT;  -- the highest of all runs that were deleted
+    INSERT INTO deleted VALUES (0);
     CREATE INDEX live_runs ON runs (reason) WHERE reason = '';
     CREATE INDEX live_runs_of_session ON runs (session) WHERE reason = '' AND session IS NOT NULL;
     CREATE TABLE leases (
-        epoch INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given twice
-        run INTEGER NOT NULL UNIQUE REFERENCES runs (number),
+        run INTEGER PRIMARY KEY REFERENCES runs (number),
+        epoch INTEGER NOT NULL,      -- the run's
         renewals INTEGER NOT NULL,
         renewed REAL NOT NULL,       -- on the holder's boot clock
         ttl REAL NOT NULL,
