@@ -346,6 +346,9 @@ class Store(Protocol):
             NoSuchRun: There is no run `before`.
         """
 
+    async def entry(self, run_id: str) -> RunEntry | None:
+        """A run as a list shows it; ``None`` for an unknown one."""
+
     async def find(self, prefix: str, most: int = 10) -> tuple[str, ...]:
         """Ids of the runs whose id begins so, sorted; the one that is the whole prefix stands first."""
 

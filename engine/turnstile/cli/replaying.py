@@ -12,7 +12,7 @@ from turnstile.cli.faults import DONE, FAILED, Misuse
 from turnstile.cli.finding import find
 from turnstile.cli.screen import Screen, json_text, one_line
 from turnstile.cli.showing import message_as_json, move_as_json
-from turnstile.cli.storing import entry_of, foreign, opened, run_of
+from turnstile.cli.storing import foreign, opened, run_of
 from turnstile.core.codec import Codec, codec
 from turnstile.core.errors import CodecError
 from turnstile.core.messages import flatten
@@ -61,7 +61,7 @@ async def _stored(prefix: str, path: str | None, agent: Agent[Any] | None) -> _K
     try:
         async with opened(path, agent.machine if agent else None) as store:
             run_id = await run_of(store, prefix)
-            entry = await entry_of(store, run_id)
+            entry = await store.entry(run_id)
             try:
                 return await store.load(run_id), entry.summary if entry else None
             except CodecError as error:

@@ -87,7 +87,7 @@ def _show(entries: Sequence[RunEntry], *, as_json: bool, more: bool) -> None:
 def _as_json(entry: RunEntry) -> dict[str, JsonValue]:
     values: dict[str, JsonValue] = asdict(entry)
     values.pop("summary")
-    return {**values, **asdict(entry.summary)}
+    return {**values, **entry.summary._asdict()}
 
 
 LEAST = 12  # columns of a terminal for what may be long
@@ -258,18 +258,27 @@ async def _audit(run_id: str | None, path: str | None, agent: str | None) -> int
     runs = records = 0
     async with opened(path, machine) as store:
         problems = [] if run_id is not None else [*await store.check()]
-        meant = None if run_id is None else await run_of(store, run_id)
-        async for entry in entries_of(store):
-            if meant in (None, entry.run_id):
-                found = await audit_run(store, entry.run_id, machine, entry.summary)
-                runs, records = runs + 1, records + found.records
-                if found.problem and not any(found.problem.endswith(problem) for problem in problems):
-                    problems.append(found.problem)
+        async for entry in _audited(store, run_id):
+            found = await audit_run(store, entry.run_id, machine, entry.summary)
+            runs, records = runs + 1, records + found.records
+            if found.problem and not any(found.problem.endswith(problem) for problem in problems):
+                problems.append(found.problem)
     for problem in problems:
         screen.answer(one_line(problem, 1000))
     if not problems:
         screen.answer(f"{_count(runs, 'run')}, {_count(records, 'record')}: all as it was written")
     return FAILED if problems else DONE
+
+
+async def _audited(store: SQLiteStore, run_id: str | None) -> AsyncIterator[RunEntry]:
+    """The run that is meant, or all."""
+    if run_id is None:
+        async for entry in entries_of(store):
+            yield entry
+        return
+    one = await store.entry(await run_of(store, run_id))
+    if one is not None:
+        yield one
 
 
 def _count(number: int, what: str) -> str:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 
 from turnstile.cli.runs import standing, to_the_second
 from turnstile.cli.screen import Screen, json_text, one_line
-from turnstile.cli.storing import entries_of, machine_of, opened, read_run
+from turnstile.cli.storing import machine_of, opened, read_run
 from turnstile.cli.wording import duration, spent
 from turnstile.core.messages import Message, Reply, UserTurn
 from turnstile.core.step import Transition
 from turnstile.core.strict_json import JsonValue
-from turnstile.ports import Store
 from turnstile.replay import Receipt, Replay, receipts, summary_of
 
 SHOWN = 76  # characters of a message's first line: with its beginning it fits into 80
@@ -42,14 +40,8 @@ async def _load(prefix: str, path: str | None, agent: str | None) -> tuple[Repla
     machine = machine_of(agent)
     async with opened(path, machine) as store:
         replay = await read_run(store, prefix, machine)
-        return replay, "" if replay.run.finished else await _holder(store, replay.run.run_id)
-
-
-async def _holder(store: Store, run_id: str) -> str:
-    async for entry in entries_of(store, live=True):
-        if entry.run_id == run_id:
-            return entry.holder
-    return ""
+        entry = await store.entry(replay.run.run_id)
+        return replay, entry.holder if entry else ""
 
 
 def _header(replay: Replay, holder: str) -> Iterator[str]:
@@ -135,7 +127,7 @@ def spoken(message: Message) -> str:
 def described(replay: Replay, holder: str = "") -> dict[str, JsonValue]:
     """A run for a program: what it was begun with, how it stands, its path, its calls and what was said."""
     run, start = replay.run, replay.run.start
-    summary: dict[str, JsonValue] = asdict(summary_of(run))
+    summary: dict[str, JsonValue] = dict(summary_of(run)._asdict())
     return {
         "run_id": run.run_id,
         "agent": start.agent,

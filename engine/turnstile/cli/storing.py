@@ -138,14 +138,6 @@ async def origin_of(store: SQLiteStore, run_id: str) -> RunStarted:
     return start
 
 
-async def entry_of(store: Store, run_id: str) -> RunEntry | None:
-    """A run as a list shows it."""
-    async for entry in entries_of(store):
-        if entry.run_id == run_id:
-            return entry
-    return None
-
-
 async def entries_of(store: Store, *, live: bool = False) -> AsyncIterator[RunEntry]:
     """All stored runs, the newest first, page by page."""
     before: str | None = None

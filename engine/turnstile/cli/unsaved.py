@@ -70,6 +70,10 @@ class WatchedStore:
         """Stored runs, as the other store has them."""
         return await self._store.runs(most=most, before=before, session=session, live=live)
 
+    async def entry(self, run_id: str) -> RunEntry | None:
+        """A run as a list shows it, as the other store has it."""
+        return await self._store.entry(run_id)
+
     async def find(self, prefix: str, most: int = 10) -> tuple[str, ...]:
         """Ids of the runs whose id begins so, as the other store has them."""
         return await self._store.find(prefix, most)

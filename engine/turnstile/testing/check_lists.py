@@ -24,6 +24,8 @@ async def an_entry_tells_how_a_run_stands(case: Case) -> None:
     same((entry.prompt.isprintable(), entry.prompt[_MOST_OF_PROMPT:]), (True, ""))
     expected = RunEntry(lease.run_id, "checked", session, "", 1.5, 3.5, 3, stands)
     same(replace(entry, prompt="", holder=""), expected)
+    same(await case.store.entry(lease.run_id), entry)
+    same(await case.store.entry(new_name()), None)
     await case.end(lease)
     [entry] = await case.other.runs(session=session)
     same(replace(entry, prompt=""), replace(expected, summary=ENDED))

@@ -11,8 +11,7 @@ import pytest
 
 from turnstile.agent import Agent
 from turnstile.cli.installed import complete_run
-from turnstile.cli.storing import entry_of
-from turnstile.stores import MemoryStore, SQLiteStore
+from turnstile.stores import SQLiteStore
 from turnstile.testing import ScriptedModel
 
 if TYPE_CHECKING:
@@ -138,8 +137,3 @@ def test_a_shell_that_completes_shows_no_error(folder: Path, monkeypatch: pytest
     """A traceback between two keys would be worse than nothing to choose from."""
     monkeypatch.setenv("TURNSTILE_DB", str(folder / "demo.py"))
     assert complete_run("a") == []
-
-
-async def test_a_run_that_is_gone_has_no_entry() -> None:
-    """Another process may delete it between two looks."""
-    assert await entry_of(MemoryStore(), "gone") is None

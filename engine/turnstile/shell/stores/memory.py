@@ -170,6 +170,12 @@ class MemoryStore:
             )
             return tuple(_entry(kept) for kept in islice(wanted, max(most, 0)))
 
+    async def entry(self, run_id: str) -> RunEntry | None:
+        """A run as a list shows it; ``None`` for an unknown one."""
+        with self._lock:
+            kept = self._runs.get(run_id)
+            return None if kept is None else _entry(kept)
+
     async def find(self, prefix: str, most: int = 10) -> tuple[str, ...]:
         """Ids of the runs whose id begins so, sorted."""
         with self._lock:

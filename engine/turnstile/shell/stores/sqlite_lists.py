@@ -96,6 +96,15 @@ def page(
     return tuple(_entry(row, place, me) for row in connection.execute(query, values).fetchall())
 
 
+ENTRY = f"SELECT {_ENTRY}, {COLUMNS} FROM runs r LEFT JOIN leases l ON l.run = r.number WHERE r.id = ?"  # noqa: S608 - our own words
+
+
+def entry(connection: apsw.Connection, place: str, me: Holder, run_id: str) -> RunEntry | None:
+    """A run as a list shows it; ``None`` for an unknown one."""
+    found = connection.execute(ENTRY, (run_id,)).fetchall()
+    return _entry(found[0], place, me) if found else None
+
+
 def _entry(values: tuple[object, ...], place: str, me: Holder) -> RunEntry:
     match values:
         case (

@@ -82,6 +82,15 @@ class Reading:
             sqlite_lists.page, self._place, self._me, most=most, before=before, session=session, live=live
         )
 
+    async def entry(self, run_id: str) -> RunEntry | None:
+        """A run as a list shows it; ``None`` for an unknown one.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        self._check_usable()
+        return await self._read(sqlite_lists.entry, self._place, self._me, name("run_id", run_id))
+
     async def find(self, prefix: str, most: int = 10) -> tuple[str, ...]:
         """Ids of the runs whose id begins so, sorted; the one that is the whole prefix stands first.
 
