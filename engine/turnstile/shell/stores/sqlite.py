@@ -149,12 +149,13 @@ class SQLiteStore(Reading):
         def write(connection: apsw.Connection) -> None:
             self._writer.check(run_id)
             run = sqlite_rows.known_head(connection, self._place, run_id)
-            now = self._leases.of_run(connection, run.number)
-            if now is None or now.epoch != lease.epoch:
+            if run.epoch != lease.epoch:
                 self._held.remove(lease)
+                now = self._leases.of_run(connection, run.number)
                 raise RunIsLeased(run_id, str(now.holder) if now else "nobody now; this lease of it is over")
             sqlite_rows.add(connection, run, rows, stands)
-            sqlite_rows.take_letters(connection, run.number, letters)
+            if letters:
+                sqlite_rows.take_letters(connection, run.number, letters)
             if summary.reason:
                 sqlite_rows.let_go(connection, run.number)
 

@@ -29,6 +29,7 @@ class Head:
         session: Its conversation.
         state: Name of its state.
         reason: Why it ended; empty while it hasn't.
+        epoch: That of its lease; ``None`` when nobody has it.
     """
 
     number: int
@@ -37,8 +38,13 @@ class Head:
     session: str | None
     state: str
     reason: str
+    epoch: int | None
 
 
+_HEAD = (
+    "SELECT r.number, r.seq, r.seal, r.session, r.state, r.reason, l.epoch "
+    "FROM runs r LEFT JOIN leases l ON l.run = r.number WHERE r.id = ?"
+)
 Columns = tuple[float, float, str, bytes]
 """A record as it is stored: at, duration_ms, row, event."""
 
@@ -75,12 +81,21 @@ def name(what: str, value: str) -> str:
 
 def head(connection: apsw.Connection, place: str, run_id: str) -> Head | None:
     """A run and the end of its journal; ``None`` for an unknown run."""
-    query = "SELECT number, seq, seal, session, state, reason FROM runs WHERE id = ?"
-    match connection.execute(query, (run_id,)).fetchall():
+    match connection.execute(_HEAD, (run_id,)).fetchall():
         case []:
             return None
-        case [(int(number), int(seq), bytes(sealed), str() | None as session, str(state), str(reason))]:
-            return Head(number, seq, sealed, session, state, reason)
+        case [
+            (
+                int(number),
+                int(seq),
+                bytes(sealed),
+                str() | None as session,
+                str(state),
+                str(reason),
+                int() | None as epoch,
+            )
+        ]:
+            return Head(number, seq, sealed, session, state, reason, epoch)
         case found:
             raise StoreDamaged(place, f"run {run_id!r} has the summary {found!r:.200}; restore the store from a copy")
 
