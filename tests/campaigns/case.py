@@ -86,6 +86,7 @@ class Case:
         written: All bytes that were written anywhere.
         exported: The events of an exported copy, in order; ``None`` when none was made.
         effort: What its steps took.
+        inherited: How many of its records an older version wrote, which named no rows.
     """
 
     run_id: str
@@ -97,6 +98,7 @@ class Case:
     written: tuple[bytes, ...] = ()
     exported: tuple[bytes, ...] | None = None
     effort: Effort = field(default_factory=Effort)
+    inherited: int = 0
 
     @cached_property
     def events(self) -> tuple[Event, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +35,12 @@ def memory(tmp_path: Path) -> Iterator[Path]:
         return
     with TemporaryDirectory(dir=shared, prefix="turnstile-") as folder:
         yield Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Write down nothing of what dead processes and cancelled runs have to say, which takes longer than they do."""
+    caplog.set_level(logging.CRITICAL, "turnstile")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

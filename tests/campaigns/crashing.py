@@ -121,6 +121,12 @@ class Crashing(Through):
         self._kept.extend(record.event for record in records)
         await self._die("after", names)
 
+    async def load(self, run_id: str) -> tuple[Record, ...]:
+        """Learn what other processes have kept."""
+        records = await self.inner.load(run_id)
+        self._kept[:] = [record.event for record in records]
+        return records
+
     def release(self, lease: Lease) -> None:
         """A dead process releases nothing."""
         if not self._process.dead:
@@ -133,15 +139,34 @@ class Crashing(Through):
 
 
 class Remembered(Ledger):
-    """A ledger in memory, for processes that die in ours.
+    """A ledger in memory.
 
     Args:
         entries: Where it is written down, by all processes of one run.
-        process: The process that writes.
     """
 
-    def __init__(self, entries: list[Entry], process: Process) -> None:
+    def __init__(self, entries: list[Entry]) -> None:
         self._entries = entries
+
+    def note(self, entry: Entry) -> None:
+        """Write an entry down."""
+        self._entries.append(entry)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries so far, oldest first."""
+        return tuple(self._entries)
+
+
+class Mortal(Ledger):
+    """A ledger as a process has it: what is done when it is dead is not written down, for it never happens.
+
+    Args:
+        inner: The ledger.
+        process: The process.
+    """
+
+    def __init__(self, inner: Ledger, process: Process) -> None:
+        self._inner = inner
         self._process = process
 
     def note(self, entry: Entry) -> None:
@@ -151,8 +176,8 @@ class Remembered(Ledger):
             Gone: The process is dead.
         """
         self._process.check()
-        self._entries.append(entry)
+        self._inner.note(entry)
 
     def entries(self) -> tuple[Entry, ...]:
         """All entries so far, oldest first."""
-        return tuple(self._entries)
+        return self._inner.entries()

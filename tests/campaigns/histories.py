@@ -74,6 +74,7 @@ def subject(store: Store, model: ScriptedModel, deed: Deed) -> Agent[str]:
         instructions="Do as you are told.",
         tools=[look, put, send],
         limits=Limits(turns=6, tokens=1_000_000),
+        settings={"max_tokens": 1_000},  # what a request that is lost may have cost
         retry=Retry(attempts=4, base_delay=0.01),
         store=store,
     )

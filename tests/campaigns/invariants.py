@@ -76,7 +76,7 @@ def lawful(case: Case) -> Iterator[str]:
     if case.broken_off:
         yield f"record {len(case.states) + 1} cannot follow: {case.broken_off}"
     for row, event, moved in zip(case.rows, case.events, case.transitions, strict=False):
-        expected = "" if moved is None else moved.row
+        expected = "" if moved is None or row.seq <= case.inherited else moved.row
         if row.row != expected:
             yield f"record {row.seq}, {type(event).__name__}, says row {row.row!r}, and the table takes {expected!r}"
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from crashing import Crashing, Death, Process, Remembered
-from ledger import Entry
+from crashing import Crashing, Death, Mortal, Process, Remembered
+from ledger import Ledger
 from plays import Play, Stage, agent_of
 from through import Noting
 from turnstile import Run
@@ -30,15 +30,17 @@ class Life:
         run_id: The run.
         play: What happens.
         draw: What is left to chance.
+        ledger: Where all is written down; in memory by default.
 
     Attributes:
-        entries: What was written down of it.
         deaths: Where processes died.
+        drove: Whether a process came to drive it.
     """
 
-    def __init__(self, store: Store, run_id: str, play: Play, draw: Random) -> None:
-        self.entries: list[Entry] = []
+    def __init__(self, store: Store, run_id: str, play: Play, draw: Random, ledger: Ledger | None = None) -> None:
+        self.ledger = ledger or Remembered([])
         self.deaths: list[str] = []
+        self.drove = False
         self.store = store
         self._run_id = run_id
         self._play = play
@@ -70,7 +72,7 @@ class Life:
         return process
 
     async def _live(self, process: Process) -> None:
-        ledger = Remembered(self.entries, process)
+        ledger = Mortal(self.ledger, process)
         store = Noting(Crashing(self.store, process, self._kept), ledger)
         stage = Stage(self._clock, ledger, self._draw, self._kept)
         agent = agent_of(self._play, store, stage)
@@ -81,11 +83,10 @@ class Life:
                 run = agent.start(self._play.prompt, run_id=self._run_id, deps=stage)
             stage.run = run
             async with run:
+                self.drove = True
                 while not run.finished:
                     for waiting in run.waiting:
-                        run.settle(
-                            waiting.id, **self._draw.choice(({"rerun": True}, {"unknown": True}, {"result": "ok"}))
-                        )
+                        run.settle(waiting.id, **self._draw.choice(DECISIONS))
                     await run.finish()
 
 

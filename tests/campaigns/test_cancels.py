@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any, Literal
 import pytest
 
 from case import Case, Effort, Head
-from crashing import Process, Remembered
+from crashing import Remembered
 from invariants import violations
 from journals import rows_of
 from ledger import Entry, Ledger
@@ -162,9 +161,9 @@ async def drive(trial: Trial, agent: Agent[str], bench: Bench) -> None:
 
 
 def tried(way: Way, turn: int, work: Tool[..., Any]) -> tuple[list[str], bool]:
-    """What is wrong with a run that was cancelled at that turn; and whether it has so many, and does not wait before."""
+    """What is wrong with a run that was cancelled at that turn; and whether it came so far without waiting."""
     entries: list[Entry] = []
-    bench = Bench(Remembered(entries, Process()), threading.Event())
+    bench = Bench(Remembered(entries), threading.Event())
     inner = MemoryStore()
     trial = Trial(way, Noting(inner, bench.ledger))
     model = ScriptedModel(lambda request: calls(LOOK, call("work")) if len(request.items) == 1 else DONE)
@@ -204,9 +203,8 @@ async def case_in(store: MemoryStore, entries: tuple[Entry, ...]) -> Case | None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_cancelled_at_each_await(kind: Kind, tally: Callable[[str], Tally], caplog: pytest.LogCaptureFixture) -> None:
+def test_cancelled_at_each_await(kind: Kind, tally: Callable[[str], Tally]) -> None:
     """Nothing begins after the order to stop, every call has an answer, and the end comes soon."""
-    caplog.set_level(logging.CRITICAL, "turnstile")
     counts = tally(f"9 cancel, tools {kind}")
     for repetition, access, way in product(range(CANCELS.cases), ACCESSES, WAYS):
         work = tool_of(kind, access, TURNS + repetition)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -49,11 +48,8 @@ def look(case: Case) -> list[str]:
     return wrong
 
 
-def test_a_process_dies_at_each_commit(
-    memory: Path, tally: Callable[[str], Tally], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_process_dies_at_each_commit(memory: Path, tally: Callable[[str], Tally]) -> None:
     """Whatever a commit holds, the run goes on from before it or from after it, and does nothing twice."""
-    caplog.set_level(logging.CRITICAL, "turnstile")  # what a dead process has to say
     counts, died = tally("2 crash at a commit"), 0
     counts.of_rows = len(MACHINE.rows)
     for name in PLAYS:
@@ -62,7 +58,7 @@ def test_a_process_dies_at_each_commit(
         asyncio.run(store.aclose())
         with opened(path) as connection:
             for life, run_id in lives:
-                case = case_of(connection, run_id, tuple(life.entries), machine=MACHINE)
+                case = case_of(connection, run_id, life.ledger.entries(), machine=MACHINE)
                 counts.count(f"{run_id}, died {', '.join(life.deaths)}", look(case))
                 counts.rows |= {row.row for row in case.rows} - {""}
                 died += len(life.deaths)

@@ -57,6 +57,10 @@ class Through:
         """See `Store.runs`."""
         return await self.inner.runs(most=most, before=before, session=session, live=live)
 
+    async def entry(self, run_id: str) -> RunEntry | None:
+        """See `Store.entry`."""
+        return await self.inner.entry(run_id)
+
     async def find(self, prefix: str, most: int = 10) -> tuple[str, ...]:
         """See `Store.find`."""
         return await self.inner.find(prefix, most)
@@ -90,7 +94,7 @@ class Noting(Through):
         """Note what is there already."""
         lease = await self.inner.claim(run_id, deliver)
         records = await self.load(run_id)
-        self._ledger.note(Entry("kept", run_id, seq=len(records), digest=_digest(records[-1])))
+        self._ledger.note(Entry("kept", run_id, seq=len(records)))
         return lease
 
     async def append(

@@ -20,7 +20,7 @@ from turnstile.core.events import (
 from turnstile.core.guards import carried, limit_of
 from turnstile.core.limits import StopReason
 from turnstile.core.messages import Exchange, ToolCall, ToolResult, UserTurn
-from turnstile.core.run_state import Batch, RunState, Stop, evolve, unanswered
+from turnstile.core.run_state import Batch, RunState, Stop, at_work, evolve, unanswered
 
 CUT_CALL = "not run: the reply was cut by its token limit before the call was complete; make it again, shorter"
 WRAP_UP = (
@@ -79,7 +79,7 @@ def recover(run: RunState, event: Event) -> RunState:
     human is asked.
     """
     run = evolve(run, recoveries=run.recoveries + 1)
-    if run.open is None or not run.started:
+    if run.open is None:
         return run
     again, told, asked = doubts(run)
     return evolve(
@@ -101,7 +101,7 @@ def doubts(run: RunState) -> tuple[tuple[str, ...], tuple[ToolCall, ...], tuple[
     told: list[ToolCall] = []
     asked: list[ToolCall] = []
     settled = {result.call_id for result in run.receipts} | {*run.in_doubt}
-    lost = {intent.call_id for intent in run.started} - settled
+    lost = at_work(run) - settled
     calls = zip(run.open.reply.calls, run.open.verdicts, strict=True) if run.open else ()
     for call, verdict in calls:
         if call.id not in lost:

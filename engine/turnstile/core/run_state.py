@@ -12,7 +12,7 @@ from turnstile.core.messages import Exchange, Message, Reply, ToolCall, ToolResu
 from turnstile.core.states import START
 from turnstile.core.strict_json import JsonValue
 
-__all__ = ["Batch", "RunState", "Stop", "begin_run", "evolve", "unanswered"]
+__all__ = ["Batch", "RunState", "Stop", "at_work", "begin_run", "evolve", "unanswered"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +218,17 @@ def _measured_before(start: RunStarted, past: History) -> tuple[int, int]:
     return 0, 0
 
 
+def at_work(run: RunState) -> frozenset[str]:
+    """Ids of the open calls that were begun, but for those that a crash undid.
+
+    Records of the first format have no intents: there, of calls under way, each that may run may have been begun.
+    """
+    known = run.started or run.lost or run.receipts
+    if known or run.open is None or run.state != "execute_tools" or not run.in_flight:
+        return frozenset(intent.call_id for intent in run.started)
+    return frozenset(verdict.call_id for verdict in run.open.verdicts if not verdict.problem)
+
+
 def unanswered(run: RunState, why: str) -> tuple[ToolResult, ...]:
     """A result for each open call: the one it has, or one that says why there is none.
 
@@ -226,7 +237,7 @@ def unanswered(run: RunState, why: str) -> tuple[ToolResult, ...]:
     if not run.open:
         return ()
     known = {result.call_id: result for result in run.receipts}
-    begun = {intent.call_id for intent in run.started} | {*run.lost}
+    begun = at_work(run) | {*run.lost}
     return tuple(
         known.get(call.id)
         or (
