@@ -162,6 +162,16 @@ def test_a_call_that_was_let_run_is_asked_about_again_after_another_crash() -> N
     assert (run.state, run.waiting) == ("await_approval", CALLS[:1])
 
 
+def test_a_permission_outlasts_a_crash_before_it_was_used() -> None:
+    """Nothing was begun since, so there is nothing to ask about."""
+    let: list[Event] = [*ASKING, ApprovalDecided("b", "unknown"), ApprovalDecided("a", "rerun")]
+
+    run = fold(machine, [*let, EffectBegun(), EffectLost()])
+
+    assert run.in_doubt == ()
+    assert effect_of(machine, run) == RunTools(CALLS[:1], CALLING.verdicts[:1])
+
+
 def test_a_call_that_was_let_run_and_then_was_not_may_have_run_before() -> None:
     """A model that is told "not run" would pay once more."""
     run = fold(machine, [*ASKING, ApprovalDecided("b", "unknown"), ApprovalDecided("a", "rerun"), Cancelled("enough")])
