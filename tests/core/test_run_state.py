@@ -15,7 +15,7 @@ START = RunStarted("run", "hi", history=(UserTurn("before"), Exchange(Reply("yes
 RUN = begin_run(START)
 CALLS = (ToolCall("a", "tool", "{}"), ToolCall("b", "nosuch", "{}"), ToolCall("c", "tool", "?"))
 OPEN = ModelReplied(
-    Reply(calls=CALLS), (Verdict("a", ""), Verdict("b", "", known=False), Verdict("c", "", valid=False))
+    Reply(calls=CALLS), (Verdict("a", ""), Verdict("b", "", problem="unknown"), Verdict("c", "", problem="invalid"))
 )
 
 
@@ -65,7 +65,8 @@ KEPT = ToolResult("b", "nosuch", "fine")
     ("run", "statuses"),
     [
         (RUN, ["not_run", "not_run", "not_run"]),
-        (evolve(RUN, state="execute_tools", in_flight=True), ["not_run", "not_run", "not_run"]),
+        (evolve(RUN, state="execute_tools"), ["not_run", "not_run", "not_run"]),
+        (evolve(RUN, state="execute_tools", in_flight=True), ["unknown", "not_run", "not_run"]),  # of the first format
         (evolve(RUN, started=(STARTED,)), ["unknown", "not_run", "not_run"]),
         (evolve(RUN, started=(STARTED,), receipts=(KEPT,)), ["unknown", "ok", "not_run"]),
         (evolve(RUN, started=(STARTED,), receipts=(replace(KEPT, call_id="a"),)), ["ok", "not_run", "not_run"]),
