@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +106,9 @@ async def store(tmp_path: Path) -> AsyncIterator[SQLiteStore]:
 
 async def entry_of(store: SQLiteStore, run_id: str) -> RunEntry:
     """A run as a list shows it."""
-    return next(entry for entry in await store.runs() if entry.run_id == run_id)
+    found = await store.entry(run_id)
+    assert found is not None
+    return found
 
 
 async def test_a_sound_run_has_no_problem(store: SQLiteStore) -> None:
@@ -122,7 +123,7 @@ async def test_what_is_wrong_names_the_record(store: SQLiteStore) -> None:
     """A damaged record, a row that is another now, a summary that lies: each says where."""
     found = await audit(store, "doubting")
     assert "run 'doubting', record 3: the row was doubt, and is answered now" in found.problem
-    summary = replace((await entry_of(store, "plain")).summary, turns=9)
+    summary = (await entry_of(store, "plain")).summary._replace(turns=9)
     assert "the summary was Summary(" in (await audit(store, "plain", summary=summary)).problem
     connection = apsw.Connection(str(store.path))
     connection.execute("UPDATE records SET at = 0 WHERE run = 1 AND seq = 3")

@@ -181,9 +181,9 @@ async def _delete(ids: Sequence[str], path: str | None, screen: Screen) -> None:
 
 
 def _agrees(ids: Sequence[str]) -> bool:
-    sys.stderr.write(f"delete {', '.join(ids)} for good? [y/N] ")
-    sys.stderr.flush()
     try:
+        sys.stderr.write(f"delete {', '.join(ids)} for good? [y/N] ")
+        sys.stderr.flush()
         return input().strip().lower() in {"y", "yes"}
     except (EOFError, KeyboardInterrupt):
         sys.stderr.write("\n")

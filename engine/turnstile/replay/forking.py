@@ -24,6 +24,7 @@ from turnstile.core.events import (
 )
 from turnstile.core.fold import fold
 from turnstile.core.messages import ToolResult
+from turnstile.core.run_state import at_work
 from turnstile.core.step import note, step
 from turnstile.driver.keeper import summary_of
 from turnstile.ports import Letter, Record, Store
@@ -185,8 +186,8 @@ def _digested(records: Sequence[Record], digests: Iterable[str]) -> Iterator[Rec
 
 def _settled(begun: Replay, now: float) -> Iterator[Record]:
     """What closes the shared beginning: calls that were begun end as unknown, and what was in flight is lost."""
-    run = begun.run
-    started = {record.event.call_id for record in begun.records if isinstance(record.event, CallStarted)}
+    run, events = begun.run, [record.event for record in begun.records]
+    started = at_work(run) | {event.call_id for event in events if isinstance(event, CallStarted)}
     settled = {result.call_id for result in run.results or run.receipts} | {*run.in_doubt}
     for call in run.open.reply.calls if run.open else ():
         if call.id in started - settled:

@@ -163,6 +163,7 @@ def test_a_person_is_asked(here: Here, terminal: Open, typed: str, status: int, 
     """Only a clear yes deletes; Enter, Ctrl-D and Ctrl-C keep everything."""
     opened = terminal("runs", "delete", "one")
     opened.wait_for(r"delete one for good\? \[y/N\] ")
+    opened.wait_until_it_waits()  # a Ctrl-C that comes a moment before it does is seen only at the next key
     opened.type(typed)
     opened.wait_for("deleted run one" if status == 0 else "nothing was deleted")
     assert opened.finish() == status
