@@ -354,3 +354,37 @@ async def test_looks_at_the_mailbox_do_not_pile_up(store: SQLiteStore) -> None:
     assert store._held._polling is looking
     go.set()
     await asyncio.wrap_future(looking)
+
+
+async def test_a_claim_that_is_under_way_when_the_store_closes_is_given_back(
+    path: Path, behind: apsw.Connection
+) -> None:
+    """Nobody would renew it, and everybody would have to wait until its time is over."""
+    store = SQLiteStore(path)
+    store.release(await store.create(START, LIVE, ignore))
+    await store.load("run")
+    behind.execute("BEGIN IMMEDIATE")  # holds up the writer until all is called
+    claim = asyncio.ensure_future(store.claim("run", ignore))
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(store.aclose())
+    await asyncio.sleep(0)
+    behind.execute("ROLLBACK")
+    await closing
+    with pytest.raises(UsageError, match="is closed; make a new SQLiteStore"):
+        await claim
+    async with SQLiteStore(path) as other:
+        await other.claim("run", ignore)
+
+
+async def test_who_watches_a_holder_hears_of_the_close(path: Path, store: SQLiteStore, behind: apsw.Connection) -> None:
+    """It may take as long as a lease, and a store that is closed meanwhile can look no more."""
+    await store.create(START, LIVE, ignore)
+    move_elsewhere(behind, ttl=0.1)
+    other = SQLiteStore(path)
+    await other.load("run")
+    claim = asyncio.ensure_future(other.claim("run", ignore))
+    await asyncio.sleep(0)
+    behind.execute("UPDATE leases SET ttl = 3600.0")
+    await other.aclose()
+    with pytest.raises(UsageError, match="is closed; make a new SQLiteStore"):
+        await claim

@@ -15,6 +15,7 @@ import asyncio
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from itertools import chain
 from os import PathLike
 from typing import Literal, ParamSpec, Self, TypeVar
 
@@ -81,6 +82,7 @@ class SQLiteStore(Reading):
         self._writing = Channel(self.path, wait, synchronous)
         self._writer = Writer(self._writing, self._place)
         self._leases = Leases(self._me, lease, self._place)
+        self._taking: list[list[Lease]] = []  # what is being taken, each with the lease once it is written
         self._held = HeldLeases(self._writer, self._reading, self._codec, lease)
 
     async def create(self, start: Record, summary: Summary, deliver: Deliver) -> Lease:
@@ -235,9 +237,10 @@ class SQLiteStore(Reading):
         self._closed = True
         if os.getpid() != self._me.pid:  # forked: threads, file and leases are all its parent's
             return
-        leases = self._held.close()
-        if leases:
-            self._writer.leave(lambda connection: self._leases.give_back(connection, *leases))
+        leases, taking = self._held.close(), list(self._taking)
+        if leases or taking:
+            # What is being taken at this moment is known once it is written, which comes first.
+            self._writer.leave(lambda connection: self._leases.give_back(connection, *leases, *chain(*taking)))
         for channel in (self._writing, self._reading):
             await asyncio.wrap_future(channel.submit(channel.close))
             channel.shut_down()
@@ -258,8 +261,10 @@ class SQLiteStore(Reading):
             taken.append(Lease(run_id, write(connection, watch)))
             return taken[0]
 
+        self._taking.append(taken)
         try:
             lease = await self._contend(run_id, take)
+            self._check_usable()  # it may have been closed meanwhile, which gave the lease back
             self._held.add(lease, deliver)
             if not is_new:
                 with suppress(StoreError):  # the next look at the mailbox may succeed
@@ -270,6 +275,8 @@ class SQLiteStore(Reading):
             # The commit may still be under way, or have failed in a way that leaves open what was kept.
             self._writer.leave(lambda connection: self._give_back(connection, *taken))
             raise
+        finally:
+            self._taking = [other for other in self._taking if other is not taken]
         return lease
 
     def _give_back(self, connection: apsw.Connection, *leases: Lease) -> None:
@@ -285,3 +292,4 @@ class SQLiteStore(Reading):
                 return await self._writer.submit(run_id, lambda connection: write(connection, watch))
             except HolderUnknown as unknown:
                 await asyncio.sleep(unknown.pause)
+                self._check_usable()
