@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import struct
 import tempfile
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 from contenders.turnstile import Script
+from journal_file import logged
 from turnstile import Agent, Limits
 from turnstile.core.codec import Codec
 from turnstile.core.machine import loop
@@ -24,10 +24,6 @@ from work import PROMPT, Job, make_tool
 
 TURNS = 20
 LONG = 10 * TURNS
-
-# SQLite, "Database File Format", §4.1: a log's header is 32 bytes with the page size at 8; each frame is 24 bytes and a
-# page, and its second number is 0 unless the frame ends a commit.
-HEADER, PAGE_SIZE, FRAME, FRAME_HEAD = 32, struct.Struct(">8xI"), struct.Struct(">4xI"), 24
 
 
 def run(store: Store, turns: int) -> str:
@@ -54,10 +50,8 @@ def commits() -> Iterator[tuple[str, float]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "runs.db")
         run(SQLiteStore(path), TURNS)
-        log = path.with_name("runs.db-wal").read_bytes()
-    (page,) = PAGE_SIZE.unpack_from(log)
-    ends = [FRAME.unpack_from(log, start)[0] for start in range(HEADER, len(log), FRAME_HEAD + page)]
-    yield f"commits a turn, of {TURNS}", sum(map(bool, ends)) / TURNS
+        count = logged(path.with_name("runs.db-wal").read_bytes())
+    yield f"commits a turn, of {TURNS}", count / TURNS
 
 
 def memory() -> Iterator[tuple[str, float]]:

@@ -3,7 +3,10 @@
 A contender is a module of `contenders` with
 
 - ``COLD``: source text that imports the framework and builds an agent, and sends nothing,
-- ``build(job)``: gives a function that does one whole run and gives its final text, or an awaitable of it.
+- ``build(job)``: gives a function that does one whole run and gives its final text, or an awaitable of it,
+- ``listen(job)``: gives a function that has one reply streamed, and calls what it is given with each piece of text,
+- ``leave(job)``: a run of that many rounds, kept in the job's journal and left before the last reply; gives, when awaited,
+  a function that goes on with it from the file alone, and gives its final text.
 
 It imports its framework inside of functions only, and raises `Unsupported` for work that the framework cannot do.
 """
@@ -40,6 +43,8 @@ TOOL_SCHEMA = [
 ToolKind = Literal["instant", "async_sleep", "thread_sleep"]
 Once = Callable[[], "Awaitable[str] | str"]
 """Does one whole run and gives its final text."""
+Listen = Callable[[Callable[[str], object]], "Awaitable[None] | None"]
+"""Has one reply streamed, and tells each piece of its text."""
 
 
 class Unsupported(Exception):
@@ -58,6 +63,8 @@ class Job:
         gives_way: Whether the scripted model lets other tasks run, as one that waits for a network would.
         at_once: How many runs share the process.
         journal: File of a SQLite database that each turn is kept in; without one, none is.
+        chunks: Pieces of text of a streamed reply.
+        pause: Milliseconds that the server waits after the first of them.
     """
 
     rounds: int = 10
@@ -67,16 +74,25 @@ class Job:
     gives_way: bool = False
     at_once: int = 1
     journal: str = ""
+    chunks: int = 0
+    pause: int = 0
 
     @property
     def model(self) -> str:
         """Name of the model, by which the server knows the script."""
+        if self.chunks:
+            return f"chunks-{self.chunks}-pause-{self.pause}"
         return f"rounds-{self.rounds}-calls-{self.calls}"
+
+    @property
+    def pieces(self) -> list[str]:
+        """The text of a streamed reply, piece by piece."""
+        return [f"w{number} " for number in range(self.chunks)]
 
     @property
     def answer(self) -> str:
         """The final text."""
-        return f"done:{self.rounds}"
+        return "".join(self.pieces) or f"done:{self.rounds}"
 
     def calls_of(self, number: int) -> list[tuple[str, str]]:
         """Id and arguments of each call in the reply of that number, from 0; none in the last."""

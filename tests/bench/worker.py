@@ -12,19 +12,19 @@ import importlib
 import inspect
 import json
 import os
-import sqlite3
+import statistics
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from work import Job, Ledger, Once, Unsupported
+from journal_file import commits, settled
+from work import Job, Ledger, Listen, Once, Unsupported
 
 Figures = dict[str, float]
 
@@ -47,6 +47,8 @@ class Worker:
     def __init__(self, contender: str) -> None:
         module = importlib.import_module(f"contenders.{contender}")
         self._build: Callable[[Job], Once] = lru_cache(None)(module.build)
+        self._listen: Callable[[Job], Listen] = lru_cache(None)(module.listen)
+        self._leave: Callable[[Job], Awaitable[Once]] = module.leave
 
     async def turns(self, job: Job, runs: int) -> Figures:
         """Runs one after another: seconds of each."""
@@ -64,24 +66,54 @@ class Worker:
         return {**figures, "grown_kib": max(0, _memory("VmHWM") - before)}
 
     async def journaled(self, job: Job, runs: int) -> Figures:
-        """Runs kept in a file beside runs that are not: seconds that a run takes longer, and bytes that it leaves."""
-        with tempfile.TemporaryDirectory() as folder:
+        """Runs kept in a file beside runs that are not: seconds that a run takes longer; bytes and commits of it."""
+        with _folder() as folder:
             file = Path(folder, "journal.db")
             first = replace(job, rounds=2, journal=str(file))
             await _in_a_row(self._build(first), 1)  # what is imported and made at the first run is no turn's
             plain, kept = self._build(job), self._build(replace(job, journal=str(file)))
-            before = _settled(file)
+            size, committed = settled(file), commits(file)
             without = await _measured(job, runs, lambda: _in_a_row(plain, runs))
             beside = await _measured(job, runs, lambda: _in_a_row(kept, runs))
-            left = (_settled(file) - before) / runs
-        return {"wall": beside["wall"], "added": beside["wall"] - without["wall"], "bytes": left}
+            committed = commits(file) - committed
+            left = (settled(file) - size) / runs
+        added = beside["wall"] - without["wall"]
+        return {"wall": beside["wall"], "added": added, "bytes": left, "commits": committed / runs}
+
+    async def resumed(self, job: Job, runs: int) -> Figures:
+        """Runs that were left before their last reply, and are ended from the file alone: seconds of each."""
+        figures = []
+        for _ in range(runs):
+            with _folder() as folder:
+                resume = await self._leave(replace(job, journal=str(Path(folder, "journal.db"))))
+                figures.append(await _measured(replace(job, calls=0), 1, lambda: _in_a_row(resume, 1)))  # noqa: B023
+        return {name: statistics.fmean(figure[name] for figure in figures) for name in figures[0]}
+
+    async def streamed(self, job: Job, runs: int) -> Figures:
+        """Replies that come piece by piece: seconds of each, and until its first piece."""
+        listen = self._listen(job)
+        firsts: list[float] = []
+
+        async def hear() -> str:
+            pieces: list[str] = []
+
+            def heard(text: str) -> None:
+                if not pieces:
+                    firsts.append(time.perf_counter() - began)
+                pieces.append(text)
+
+            began = time.perf_counter()
+            listening = listen(heard)
+            if listening is not None:
+                await listening
+            return "".join(pieces)
+
+        return {**await _measured(job, runs, lambda: _in_a_row(hear, runs)), "first": statistics.median(firsts)}
 
 
-def _settled(file: Path) -> int:
-    """Size of a database, with all that its log still held."""
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    return file.stat().st_size
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Where journals go: on a disk, which /tmp may not be."""
+    return tempfile.TemporaryDirectory(dir=Path(__file__).parent)
 
 
 async def _measured(job: Job, runs: int, work: Callable[[], Awaitable[set[str]]]) -> Figures:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, TOOL_SCHEMA, Job, Once, make_tool
+from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, TOOL_SCHEMA, Job, Listen, Once, Unsupported, make_tool
 
 COLD = """
 import asyncio, json, httpx
@@ -59,6 +59,30 @@ def build(job: Job) -> Once:
     return once
 
 
+def listen(job: Job) -> Listen:
+    """The lines of a response, each read as JSON."""
+    client = client_of()
+    url = job.url + "/chat/completions"
+    prompt = [{"role": "user", "content": PROMPT}]
+    body = {"model": job.model, "messages": prompt, "tools": TOOL_SCHEMA, "stream": True}
+
+    async def once(heard: Callable[[str], object]) -> None:
+        async with client.stream("POST", url, json=body) as response:
+            response.raise_for_status()
+            async for line in response.aiter_lines():
+                if line.startswith("data: {"):
+                    choices = json.loads(line.removeprefix("data: "))["choices"]
+                    if choices and (text := choices[0]["delta"].get("content")):
+                        heard(text)
+
+    return once
+
+
+async def leave(job: Job) -> Once:
+    """Not here: its messages are kept, and nothing reads them again."""
+    raise Unsupported("no resume")
+
+
 def keep_in(file: str) -> Callable[[list[Message]], None]:
     """Keeps messages in a file, each a row, with one commit that waits for the disk."""
     connection = sqlite3.connect(file)
@@ -97,10 +121,7 @@ def message_of(job: Job, number: int) -> Message:
 
 def ask_server(job: Job) -> Ask:
     """The model server over httpx."""
-    import httpx
-
-    limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
-    client = httpx.AsyncClient(limits=limits, timeout=TIMEOUT, headers={"Authorization": f"Bearer {API_KEY}"})
+    client = client_of()
     url = job.url + "/chat/completions"
 
     async def ask(messages: list[Message]) -> Message:
@@ -110,3 +131,11 @@ def ask_server(job: Job) -> Ask:
         return message
 
     return ask
+
+
+def client_of() -> Any:
+    """An HTTP client."""
+    import httpx
+
+    limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+    return httpx.AsyncClient(limits=limits, timeout=TIMEOUT, headers={"Authorization": f"Bearer {API_KEY}"})

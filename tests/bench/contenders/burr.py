@@ -12,7 +12,7 @@ import uuid
 from typing import Any
 
 from contenders.bare import ask_script, ask_server
-from work import PROMPT, Job, Once, Unsupported, make_tool
+from work import PROMPT, Job, Listen, Once, Unsupported, make_tool
 
 COLD = """
 import httpx
@@ -49,6 +49,32 @@ def build(job: Job) -> Once:
         return str(state["messages"][-1]["content"])
 
     return once
+
+
+def listen(job: Job) -> Listen:
+    """Not here: a stream would be the bare loop's."""
+    raise Unsupported("no model client of its own")
+
+
+async def leave(job: Job) -> Once:
+    """A run whose steps are taken one by one, and which its persister brings back."""
+    from burr.core import ApplicationBuilder
+
+    graph, persister, name = graph_of(job), persister_in(job.journal), uuid.uuid4().hex
+    first = ApplicationBuilder().with_graph(graph).with_entrypoint("model").with_identifiers(app_id=name)
+    first = first.with_state_persister(persister).with_state(messages=[{"role": "user", "content": PROMPT}])
+    app = first.build()
+    for _ in range(2 * job.rounds):
+        await app.astep()
+
+    async def resume() -> str:
+        kept = persister_in(job.journal)
+        again = ApplicationBuilder().with_graph(graph).with_identifiers(app_id=name).with_state_persister(kept)
+        again = again.initialize_from(kept, resume_at_next_action=True, default_state={}, default_entrypoint="model")
+        _, _, state = await again.build().arun(halt_after=["done"])
+        return str(state["messages"][-1]["content"])
+
+    return resume
 
 
 def persister_in(file: str) -> Any:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, Job, Once, make_tool
+from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, Job, Listen, Once, make_tool
 
 COLD = """
 from langchain_openai import ChatOpenAI
@@ -42,6 +44,39 @@ def build(job: Job) -> Once:
         return str(state["messages"][-1].content)
 
     return once
+
+
+def listen(job: Job) -> Listen:
+    """A graph's stream of messages, token by token."""
+    graph = graph_of(job).compile()
+
+    async def once(heard: Callable[[str], object]) -> None:
+        start = {"messages": [{"role": "user", "content": PROMPT}]}
+        async for message, _ in graph.astream(start, stream_mode="messages"):
+            if message.content:
+                heard(message.content)
+
+    return once
+
+
+async def leave(job: Job) -> Once:
+    """A run that its limit of steps ends early, and which its checkpointer brings back."""
+    from langgraph.errors import GraphRecursionError
+
+    graph, thread = graph_of(job), {"thread_id": uuid.uuid4().hex}
+
+    async def go_on(start: object, steps: int) -> str:
+        saver = await saver_in(job.journal)
+        try:
+            app = graph.compile(checkpointer=saver)
+            state = await app.ainvoke(start, {"recursion_limit": steps, "configurable": thread})
+            return str(state["messages"][-1].content)
+        finally:
+            await saver.conn.close()
+
+    with suppress(GraphRecursionError):
+        await go_on({"messages": [{"role": "user", "content": PROMPT}]}, 2 * job.rounds)
+    return lambda: go_on(None, 10)
 
 
 async def saver_in(file: str) -> Any:

@@ -6,9 +6,10 @@ Tracing is off, since its exporter would call the vendor.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
-from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, Job, Once, make_tool
+from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, Job, Listen, Once, Unsupported, make_tool
 
 COLD = """
 from openai import AsyncOpenAI
@@ -24,11 +25,9 @@ agent = Agent(name="bench", model=OpenAIChatCompletionsModel("bench", client), t
 
 def build(job: Job) -> Once:
     """One run of an agent that was made once."""
-    from agents import Agent, RunConfig, Runner, SQLiteSession, function_tool, set_tracing_disabled
+    from agents import RunConfig, Runner, SQLiteSession
 
-    set_tracing_disabled(disabled=True)
-    model = server_model(job) if job.url else script_model(job)
-    agent = Agent(name="bench", model=model, tools=[function_tool(make_tool(job))])
+    agent = agent_of(job)
     config = RunConfig(tracing_disabled=True)
 
     async def once() -> str:
@@ -37,6 +36,35 @@ def build(job: Job) -> Once:
         return str(result.final_output)
 
     return once
+
+
+def listen(job: Job) -> Listen:
+    """The raw events of a streamed run."""
+    from agents import RunConfig, Runner
+
+    agent = agent_of(job)
+    config = RunConfig(tracing_disabled=True)
+
+    async def once(heard: Callable[[str], object]) -> None:
+        async for event in Runner.run_streamed(agent, PROMPT, run_config=config).stream_events():
+            if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+                heard(event.data.delta)
+
+    return once
+
+
+async def leave(job: Job) -> Once:
+    """Not here."""
+    raise Unsupported("keeps messages, not where a run stands")
+
+
+def agent_of(job: Job) -> Any:
+    """An agent with the tool `add`."""
+    from agents import Agent, function_tool, set_tracing_disabled
+
+    set_tracing_disabled(disabled=True)
+    model = server_model(job) if job.url else script_model(job)
+    return Agent(name="bench", model=model, tools=[function_tool(make_tool(job))])
 
 
 def script_model(job: Job) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, Job, Once, Unsupported, make_tool
+from work import API_KEY, CONNECTIONS, PROMPT, TIMEOUT, Job, Listen, Once, Unsupported, make_tool
 
 COLD = """
 from pydantic_ai import Agent
@@ -32,6 +33,25 @@ def build(job: Job) -> Once:
         return str((await agent.run(PROMPT, usage_limits=limits)).output)
 
     return once
+
+
+def listen(job: Job) -> Listen:
+    """The text of a streamed run, piece by piece as it comes."""
+    from pydantic_ai import Agent
+
+    agent = Agent(server_model(job), tools=[make_tool(job)])
+
+    async def once(heard: Callable[[str], object]) -> None:
+        async with agent.run_stream(PROMPT) as result:
+            async for text in result.stream_text(delta=True, debounce_by=None):
+                heard(text)
+
+    return once
+
+
+async def leave(job: Job) -> Once:
+    """Not here."""
+    raise Unsupported("no journal in a file")
 
 
 def script_model(job: Job) -> Any:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
-from work import API_KEY, PAUSE, PROMPT, Job, Ledger, Once, Unsupported
+from work import API_KEY, PAUSE, PROMPT, Job, Ledger, Listen, Once, Unsupported
 
 COLD = """
 from smolagents import OpenAIModel, Tool, ToolCallingAgent
@@ -32,18 +33,38 @@ def build(job: Job) -> Once:
         raise Unsupported("no asynchronous tools")
     if job.journal:
         raise Unsupported("no journal")
+    model = server_model(job) if job.url else script_model(job)
+    agent = agent_of(job, model)
+    return lambda: str((agent if job.at_once == 1 else agent_of(job, model)).run(PROMPT))
+
+
+def listen(job: Job) -> Listen:
+    """The pieces among all that a streamed run tells."""
+    from smolagents.models import ChatMessageStreamDelta
+
+    agent = agent_of(job, server_model(job), stream_outputs=True)
+
+    def once(heard: Callable[[str], object]) -> None:
+        for event in agent.run(PROMPT, stream=True):
+            if isinstance(event, ChatMessageStreamDelta) and event.content:
+                heard(event.content)
+
+    return once
+
+
+async def leave(job: Job) -> Once:
+    """Not here."""
+    raise Unsupported("no journal")
+
+
+def agent_of(job: Job, model: Any, **options: Any) -> Any:
+    """An agent that prints nothing."""
     from smolagents import ToolCallingAgent
     from smolagents.monitoring import LogLevel
 
-    model = server_model(job) if job.url else script_model(job)
-
-    def make() -> Any:
-        return ToolCallingAgent(
-            tools=[make_add(job)], model=model, verbosity_level=LogLevel.OFF, max_steps=job.rounds + 5
-        )
-
-    agent = make()
-    return lambda: str((agent if job.at_once == 1 else make()).run(PROMPT))
+    return ToolCallingAgent(
+        tools=[make_add(job)], model=model, verbosity_level=LogLevel.OFF, max_steps=job.rounds + 5, **options
+    )
 
 
 def make_add(job: Job) -> Any:
