@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from case import Case, Head, Row
-from invariants import digest_of, sealed
+from checks_of_records import digest_of, sealed
 from ledger import Entry
 from turnstile.core.codec import Codec, codec
 from turnstile.core.effects import CallModel
@@ -97,8 +97,8 @@ class Hand:
 
     def work(self, of: ToolCall) -> Hand:
         """Let a tool do what a call asks for."""
-        key = idempotency_key(RUN, of.id)
-        self._ledger += [Entry("began", RUN, of.id, of.name, key), Entry("ended", RUN, of.id, of.name, key)]
+        began = Entry("began", RUN, of.id, of.name, idempotency_key(RUN, of.id), digest=started(of).digest)
+        self._ledger += [began, replace(began, phase="ended")]
         return self
 
     def _acknowledge(self) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from turnstile import ToolContext
+from turnstile.core.strict_json import JsonValue, digest
 
 Phase = Literal["began", "ended", "asked", "kept", "cancelled"]
 
@@ -32,8 +33,8 @@ class Entry:
         tool: The tool's name.
         key: The idempotency key that the tool was given.
         seq: Number of the newest record that is known to be kept.
-        digest: SHA-256 of the records that were acknowledged together; of a request, the digest that a journal should
-            hold.
+        digest: SHA-256 of the record; or what a journal should hold as the digest of the request, or of the tool with
+            the arguments that it was given.
         epoch: That of the lease under which they were.
     """
 
@@ -60,11 +61,12 @@ class Ledger:
         self._durable = durable
 
     @contextmanager
-    def effect(self, tool: str, context: ToolContext) -> Iterator[None]:
+    def effect(self, tool: str, context: ToolContext, **arguments: JsonValue) -> Iterator[None]:
         """Note that an effect began, and that it ended, unless it fails or the process is gone before."""
-        self.note(Entry("began", context.run_id, context.call_id, tool, context.idempotency_key))
+        given = digest(tool, arguments)
+        self.note(Entry("began", context.run_id, context.call_id, tool, context.idempotency_key, digest=given))
         yield
-        self.note(Entry("ended", context.run_id, context.call_id, tool, context.idempotency_key))
+        self.note(Entry("ended", context.run_id, context.call_id, tool, context.idempotency_key, digest=given))
 
     def note(self, entry: Entry) -> None:
         """Write an entry down."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -11,13 +12,19 @@ from crashing import Crashing, Death, Mortal, Process, Remembered
 from ledger import Ledger
 from plays import Play, Stage, agent_of
 from through import Noting
-from turnstile import Run
+from turnstile import Agent, Run
 from turnstile.core.errors import NoSuchRun, RunFinished
 from turnstile.core.events import Event
 from turnstile.ports import Store
 from turnstile.testing import FrozenClock
 
 DECISIONS: tuple[Any, ...] = ({"rerun": True}, {"unknown": True}, {"result": "It was sent."})
+
+Mutation = Callable[[Agent[Any]], None]
+
+
+def whole(agent: Agent[Any]) -> None:
+    """Take nothing out of an agent."""
 
 
 class Life:
@@ -31,14 +38,25 @@ class Life:
         play: What happens.
         draw: What is left to chance.
         ledger: Where all is written down; in memory by default.
+        mutate: Takes something out of the agent of each process.
 
     Attributes:
         deaths: Where processes died.
         drove: Whether a process came to drive it.
     """
 
-    def __init__(self, store: Store, run_id: str, play: Play, draw: Random, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        play: Play,
+        draw: Random,
+        *,
+        ledger: Ledger | None = None,
+        mutate: Mutation = whole,
+    ) -> None:
         self.ledger = ledger or Remembered([])
+        self._mutate = mutate
         self.deaths: list[str] = []
         self.drove = False
         self.store = store
@@ -76,6 +94,7 @@ class Life:
         store = Noting(Crashing(self.store, process, self._kept), ledger)
         stage = Stage(self._clock, ledger, self._draw, self._kept)
         agent = agent_of(self._play, store, stage)
+        self._mutate(agent)
         with suppress(RunFinished):
             try:
                 run: Run[Any] = await agent.resume(self._run_id, deps=stage)

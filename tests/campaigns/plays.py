@@ -19,6 +19,7 @@ from turnstile.core.approval import with_approval
 from turnstile.core.events import Event, ModelFailed, ModelReplied
 from turnstile.core.machine import loop
 from turnstile.core.messages import Usage
+from turnstile.core.strict_json import JsonValue
 from turnstile.ports import ModelRequest, Store
 from turnstile.testing import FrozenClock, ScriptedModel, call
 from turnstile.testing.scripted import Said
@@ -188,37 +189,37 @@ def agent_of(play: Play, store: Store, stage: Stage) -> Agent[Any]:
     )
 
 
-async def work(name: str, ctx: ToolContext) -> str:
+async def work(tool_name: str, ctx: ToolContext, **arguments: JsonValue) -> str:
     """What every tool does: it writes down that it works, for a while that is drawn."""
     stage: Stage = ctx.deps
-    with stage.ledger.effect(name, ctx):
+    with stage.ledger.effect(tool_name, ctx, **arguments):
         for _ in range(stage.draw.randrange(4)):
             await asyncio.sleep(0)
-    return f"{name} is done"
+    return f"{tool_name} is done"
 
 
 @tool(access="read")
 async def look(what: str, ctx: ToolContext) -> str:
     """Look at something."""
-    return await work("look", ctx)
+    return await work("look", ctx, what=what)
 
 
 @tool(access="idempotent")
 async def put(name: str, ctx: ToolContext) -> str:
     """Put something somewhere."""
-    return await work("put", ctx)
+    return await work("put", ctx, name=name)
 
 
 @tool(access="write")
 async def send(text: str, ctx: ToolContext) -> str:
     """Send a text."""
-    return await work("send", ctx)
+    return await work("send", ctx, text=text)
 
 
 @tool(access="write", on_in_doubt="ask")
 async def ask(text: str, ctx: ToolContext) -> str:
     """Send a text that must not be sent twice."""
-    return await work("ask", ctx)
+    return await work("ask", ctx, text=text)
 
 
 @tool(access="read")

@@ -2,7 +2,7 @@
 
 ::
 
-    python tests/campaigns/racer.py STORE LEDGER LEASE
+    python tests/campaigns/racer.py STORE LEDGER LEASE [unfenced]
 
 It reads lines ``RUN`` and answers each with one: ``drove``, when it drove the run to its end; ``late``, when that had
 ended; ``leased`` and by whom, when it could not begin; ``lost`` and to whom, when it had begun. Before that it says
@@ -19,7 +19,9 @@ from random import Random
 from ledger import Entry, Ledger
 from lives import Life
 from plays import PLAYS
+from through import Unfenced
 from turnstile.core.errors import RunExists, RunIsLeased
+from turnstile.ports import Store
 from turnstile.stores import SQLiteStore
 
 PLAY = "appended"
@@ -41,9 +43,9 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def race(store: SQLiteStore, run_id: str, ledger: Ledger) -> str:
+def race(store: Store, run_id: str, ledger: Ledger) -> str:
     """Go on with a run; gives what came of it."""
-    life = Life(store, run_id, PLAYS[PLAY], Random(run_id), ledger)
+    life = Life(store, run_id, PLAYS[PLAY], Random(run_id), ledger=ledger)
     try:
         try:
             life.process(None)
@@ -54,13 +56,13 @@ def race(store: SQLiteStore, run_id: str, ledger: Ledger) -> str:
     return "drove" if life.drove else "late"
 
 
-def main(path: str, ledger: str, lease: str) -> None:
+def main(path: str, ledger: str, lease: str, mutant: str = "") -> None:
     """The program."""
     store = SQLiteStore(path, lease=float(lease))
     written = Telling(Path(ledger), durable=False)  # nothing here loses power
     say("ready")
     for line in sys.stdin:
-        say(race(store, line.strip(), written))
+        say(race(Unfenced(store) if mutant else store, line.strip(), written))
     asyncio.run(store.aclose())
 
 

@@ -103,25 +103,25 @@ def subject(store: Store, ledger: Ledger, run_id: str) -> Agent[str]:
     @tool(access="read")
     def look(what: str, ctx: ToolContext) -> str:
         """Look at something."""
-        with ledger.effect("look", ctx):
+        with ledger.effect("look", ctx, what=what):
             return f"{what} is red"
 
     @tool(access="idempotent")
     async def put(name: str, ctx: ToolContext) -> str:
         """Put something into the box."""
-        with ledger.effect("put", ctx):
+        with ledger.effect("put", ctx, name=name):
             return f"{name} is in the box"
 
     @tool(access="write")
     async def send(text: str, ctx: ToolContext) -> str:
         """Send a text."""
-        with ledger.effect("send", ctx):
+        with ledger.effect("send", ctx, text=text):
             return f"sent {text}"
 
     @tool(access="read")
     async def stumble(at: int, ctx: ToolContext) -> str:
         """Fail."""
-        with ledger.effect("stumble", ctx):
+        with ledger.effect("stumble", ctx, at=at):
             raise OSError(f"stumbled at {at}")
 
     return Agent(

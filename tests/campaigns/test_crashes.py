@@ -12,11 +12,12 @@ import pytest
 from case import Case
 from crashing import Death, Side
 from invariants import violations
-from lives import Life
+from lives import Life, Mutation, whole
 from plays import MACHINE, PLAYS
 from sizes import CRASHES, SEED
 from stored import case_of, opened
 from tally import Tally
+from turnstile.ports import Store
 from turnstile.stores import SQLiteStore
 
 SIDES: tuple[Side, ...] = ("before", "after")
@@ -25,11 +26,11 @@ COMMITS = 8  # of what is left of a play then, about
 PROCESSES = 40  # no play takes so many
 
 
-def live(store: SQLiteStore, name: str, side: Side, seed: int) -> tuple[Life, str]:
+def live(store: Store, name: str, side: Side, seed: int, mutate: Mutation = whole) -> tuple[Life, str]:
     """A run that dies at its play's row, perhaps once before and once after, and goes on to its end."""
     play, draw = PLAYS[name], Random(f"{SEED} {name} {side} {seed}")
     run_id = f"{name} {side} {seed}"
-    life = Life(store, run_id, play, draw)
+    life = Life(store, run_id, play, draw, mutate=mutate)
     deaths: list[Death | None] = [Death("after", play.first)] if play.first else []
     deaths.append(Death(side, name))
     if draw.random() < ONCE_MORE:

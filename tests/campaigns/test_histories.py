@@ -36,8 +36,8 @@ async def go_on(path: Path, run_id: str, ledger: Ledger) -> None:
     """Go on with a run to its end, unless it has ended."""
 
     async def deed(name: str, ctx: ToolContext) -> None:
-        with ledger.effect(name, ctx):
-            await asyncio.sleep(0)
+        ledger.note(Entry("began", ctx.run_id, ctx.call_id, name, ctx.idempotency_key))
+        await asyncio.sleep(0)
 
     async with SQLiteStore(path) as store:
         assert replay(await store.load(run_id)).divergence is None
@@ -83,7 +83,8 @@ def test_an_old_journal_goes_on(history: Path, tmp_path: Path, tally: Callable[[
             )
         again = {entry.call for entry in entries if entry.phase == "began"}
         unsaid = history.stem == FIRST and length == len(case.rows)
-        wrong = [each for each in violations(case) if not (unsaid and "invariant 4 " in each)]
+        found = violations(replace(case, inherited=length if history.stem == FIRST else 0))
+        wrong = [each for each in found if not (unsaid and "invariant 4 " in each)]
         if SENT.get(run_id) in again:
             wrong.append(f"{SENT[run_id]} was begun before the process died, and again after")
         counts.count(run_id, wrong)

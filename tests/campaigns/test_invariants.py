@@ -199,6 +199,10 @@ BROKEN: dict[str, tuple[int, Callable[[], Case]]] = {
         11,
         lambda: _edited(worked(), CallStarted, lambda event: _changed(event, digest="other")),
     ),
+    "a tool that was given other arguments": (
+        11,
+        lambda: working().case([replace(_began_again(), call=LOOK.id, digest="other")]),
+    ),
     "a result of another tool": (
         11,
         lambda: _edited(worked(), CallFinished, lambda _: CallFinished(replace(result(PUT), name="write"))),

@@ -11,8 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import apsw
+
+from checks_of_records import chained, digest_of, gapless, kept
 from disk import Disk, Platter, mounted
-from invariants import chained, digest_of, gapless, kept, violations
+from invariants import INVARIANTS, Checker, violations
 from ledger import Entry
 from sizes import POWER_CUTS, SEED
 from stored import case_of, opened, run_ids
@@ -28,6 +31,7 @@ APPENDS = 8  # by each of two runs at once, which share commits
 LEASE = 0.02  # seconds: so that renewals are among what is written, and no lease outlives its cut
 EVERY = 25  # of so many cuts, one is looked at in every way, and gone on from with the store itself
 WAITING = Summary("await_model")
+STORAGE: tuple[Checker, ...] = (gapless, chained, kept)
 
 
 async def write(path: Path, disk: Disk, synchronous: str = "full") -> None:
@@ -78,18 +82,23 @@ def cut_and_look(path: Path, disk: Disk, to: Path, cuts: int, tally: Tally) -> N
 
 def look(path: Path, known: list[Entry], *, go_on: bool) -> list[str]:
     """What is wrong with a file after a cut: each run must be whole as far as it was acknowledged."""
-    ledger = tuple(known)
+    try:
+        there, wrong = _look(path, tuple(known), INVARIANTS if go_on else STORAGE)
+        if go_on and not wrong and there:
+            asyncio.run(resume(path, there[-1]))
+            wrong = _look(path, tuple(known), INVARIANTS)[1]
+    except (apsw.Error, ValueError) as error:
+        return [f"the file cannot be read: {error}"]
+    return wrong
+
+
+def _look(path: Path, ledger: tuple[Entry, ...], checkers: tuple[Checker, ...]) -> tuple[tuple[str, ...], list[str]]:
     with opened(path) as connection:
         there = run_ids(connection)
-        wrong = [f"run {run_id!r} is gone" for run_id in {entry.run for entry in known} - {*there}]
+        wrong = [f"run {run_id!r} is gone" for run_id in {entry.run for entry in ledger} - {*there}]
         for run_id in there:
-            case = case_of(connection, run_id, ledger)
-            wrong += violations(case) if go_on else [each for look in (gapless, chained, kept) for each in look(case)]
-    if go_on and not wrong and there:
-        asyncio.run(resume(path, there[-1]))
-        with opened(path) as connection:
-            wrong += violations(case_of(connection, there[-1], ledger))
-    return wrong
+            wrong += violations(case_of(connection, run_id, ledger), checkers)
+    return there, wrong
 
 
 async def resume(path: Path, run_id: str) -> None:
@@ -101,22 +110,25 @@ async def resume(path: Path, run_id: str) -> None:
         assert len(await store.load(run_id)) == len(before) + 1
 
 
-def test_no_acknowledged_record_is_lost(tmp_path: Path, memory: Path, tally: Callable[[str], Tally]) -> None:
-    """The driver acts on a record as soon as it is acknowledged, so from then on no power cut may take it away."""
-    counts, path, to = tally("3 power cut"), tmp_path / "runs.db", memory / "left"
+def cut_power(counts: Tally, disk: Disk, folder: Path, cuts: int, synchronous: str = "full") -> None:
+    """Write to a disk, and cut its power so often."""
+    path, to = folder / "runs.db", folder / "left"
     to.mkdir()
-    with mounted(Disk()) as disk:
-        asyncio.run(write(path, disk))
-    cut_and_look(path, disk, to, POWER_CUTS.cases, counts)
+    with mounted(disk):
+        asyncio.run(write(path, disk, synchronous))
+    cut_and_look(path, disk, to, cuts, counts)
+
+
+def test_no_acknowledged_record_is_lost(memory: Path, tally: Callable[[str], Tally]) -> None:
+    """The driver acts on a record as soon as it is acknowledged, so from then on no power cut may take it away."""
+    counts = tally("3 power cut")
+    cut_power(counts, Disk(), memory, POWER_CUTS.cases)
     counts.verdict()
 
 
-def test_a_commit_that_does_not_wait_may_be_lost(tmp_path: Path, memory: Path, tally: Callable[[str], Tally]) -> None:
+def test_a_commit_that_does_not_wait_may_be_lost(memory: Path) -> None:
     """`synchronous="normal"` may be chosen by name; the campaign must see what that loses, or it would see nothing."""
-    counts, path, to = Tally("3 power cut, at NORMAL"), tmp_path / "runs.db", memory / "left"
-    to.mkdir()
-    with mounted(Disk()) as disk:
-        asyncio.run(write(path, disk, "normal"))
-    cut_and_look(path, disk, to, 100, counts)
+    counts = Tally("3 power cut, at NORMAL")
+    cut_power(counts, Disk(), memory, 100, "normal")
     assert counts.wrong
     assert all("was acknowledged" in each or "is gone" in each for each in counts.wrong)  # and nothing else is wrong

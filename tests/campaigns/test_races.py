@@ -61,9 +61,10 @@ class Racer:
 
 
 @contextmanager
-def racers(count: int, path: Path, ledger: Ledger, lease: float) -> Iterator[list[Racer]]:
+def racers(count: int, path: Path, ledger: Ledger, lease: float, *mutant: str) -> Iterator[list[Racer]]:
     """Processes that stand ready."""
-    command = [sys.executable, str(Path(__file__).with_name("racer.py")), str(path), str(ledger.path), str(lease)]
+    racer = Path(__file__).with_name("racer.py")
+    command = [sys.executable, str(racer), str(path), str(ledger.path), str(lease), *mutant]
     with ExitStack() as stack:
         processes = [
             stack.enter_context(
@@ -78,7 +79,7 @@ def racers(count: int, path: Path, ledger: Ledger, lease: float) -> Iterator[lis
 
 def orphan(store: SQLiteStore, run_id: str, ledger: Ledger, draw: Random) -> None:
     """A run whose process died at some commit, and perhaps before it was begun."""
-    life = Life(store, run_id, PLAYS[PLAY], draw, ledger)
+    life = Life(store, run_id, PLAYS[PLAY], draw, ledger=ledger)
     life.process(Death(draw.choice(SIDES), commit=draw.randrange(COMMITS)))
 
 
@@ -139,11 +140,11 @@ def judged(outcomes: list[str], found: list[Racer]) -> list[str]:
     ]
 
 
-def test_a_process_that_was_stopped_past_its_lease(memory: Path, tally: Callable[[str], Tally]) -> None:
-    """Stopped for so long that another takes the run over, it comes back, writes nothing more, and says so."""
-    counts, path, ledger = tally("5 stop past the lease"), memory / "runs.db", Ledger(memory / "ledger", durable=False)
-    with racers(2, path, ledger, SHORT) as (first, second):
-        for number in range(PAUSES.cases):
+def stop_past_the_lease(counts: Tally, folder: Path, runs: int, *mutant: str) -> None:
+    """One process is stopped in the middle of a run, another takes the run over, and the first goes on."""
+    path, ledger = folder / "runs.db", Ledger(folder / "ledger", durable=False)
+    with racers(2, path, ledger, SHORT, *mutant) as (first, second):
+        for number in range(runs):
             run_id = f"run {number}"
             first.go(run_id)
             assert first.said() == "at work"
@@ -159,4 +160,10 @@ def test_a_process_that_was_stopped_past_its_lease(memory: Path, tally: Callable
             if not revived.startswith("lost"):
                 wrong.append(f"the one that was stopped says {revived!r}")
             counts.count(run_id, wrong + look(path, run_id, ledger))
+
+
+def test_a_process_that_was_stopped_past_its_lease(memory: Path, tally: Callable[[str], Tally]) -> None:
+    """Stopped for so long that another takes the run over, it comes back, writes nothing more, and says so."""
+    counts = tally("5 stop past the lease")
+    stop_past_the_lease(counts, memory, PAUSES.cases)
     counts.verdict()
