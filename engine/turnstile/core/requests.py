@@ -32,7 +32,7 @@ class RequestDigests:
     """
 
     def __init__(self, start: RunStarted) -> None:
-        self._fixed = _line(
+        fixed = _line(
             [
                 start.instructions,
                 [[spec.name, spec.description, dict(spec.parameters)] for spec in start.tools],
@@ -41,7 +41,7 @@ class RequestDigests:
             ]
         )
         self._ranges: Ranges = ()
-        self._hash = hashlib.sha256(self._fixed)
+        self._begun = self._hash = hashlib.sha256(fixed)
 
     def of(self, effect: CallModel, history: History, ranges: Ranges) -> str:
         """The digest of a request that carries these items of the history."""
@@ -50,7 +50,7 @@ class RequestDigests:
         if grows and known[-1][0] == ranges[-1][0] and known[-1][1] <= ranges[-1][1]:
             self._add(history, known[-1][1], ranges[-1][1])
         else:
-            self._hash = hashlib.sha256(self._fixed)
+            self._hash = self._begun.copy()
             for first, end in ranges:
                 self._add(history, first, end)
         self._ranges = ranges

@@ -93,7 +93,7 @@ class Performer:
         self._fingerprints = dict(run.fingerprints)
         self._call_ids = {call.id for item in run.history if isinstance(item, Exchange) for call in item.reply.calls}
         self._call_ids.update(call.id for call in (run.open.reply.calls if run.open else ()))
-        self.stop = asyncio.Event()
+        self.stop: asyncio.Event | None = None
         self.raised: BaseException | None = None
         self.due: float | None = None
 
@@ -217,6 +217,7 @@ class Performer:
         return replace(failed, delay=None if too_long else delay)
 
     async def _run_tools(self, effect: RunTools, run: RunState) -> Event:
+        assert self.stop is not None  # noqa: S101 - whoever begins the effect has made it
         work = ToolWork(
             run.run_id,
             self._outside.deps,

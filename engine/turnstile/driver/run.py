@@ -21,7 +21,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Generic, Literal, Self, TypeVar
 
-from turnstile.core.effects import AskHuman, Effect
+from turnstile.core.effects import AskHuman, Effect, RunTools
 from turnstile.core.errors import RunBusy, RunFinished, RunIsLeased, UsageError, WaitingForHuman
 from turnstile.core.events import (
     ApprovalDecided,
@@ -89,8 +89,8 @@ class Run(Generic[T]):
         self._wake: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        self._idle = asyncio.Event()  # cleared while a task steps
-        self._idle.set()
+        self._is_stepped = False
+        self._idle: asyncio.Future[None] | None = None  # for who waits until no task steps it
         self._left = False
         self._unkept: tuple[Event, float] | None = None
         self._call_off: Callable[[], None] | None = None
@@ -290,7 +290,7 @@ class Run(Generic[T]):
 
     async def _turn(self, *, onward: bool) -> Transition:
         """Receive the next event and take its transition; onward, with what follows of itself."""
-        if not self._idle.is_set():
+        if self._is_stepped:
             raise RunBusy(self.run_id)
         if self._loop is not None and self._loop is not asyncio.get_running_loop():
             msg = f"run {self.run_id!r} belongs to the event loop that it was begun in; step it there"
@@ -301,7 +301,7 @@ class Run(Generic[T]):
                 "go on with `await agent.resume(run_id)`"
             )
             raise UsageError(msg)
-        self._idle.clear()
+        self._is_stepped = True
         try:
             if self._loop is None:
                 await self._open()
@@ -313,7 +313,10 @@ class Run(Generic[T]):
             await self._abandon()
             raise
         finally:
-            self._idle.set()
+            self._is_stepped = False
+            if self._idle is not None:
+                self._idle.set_result(None)
+                self._idle = None
 
     async def _open(self) -> None:
         start, clock = self.snapshot.start, self._outside.clock
@@ -385,7 +388,8 @@ class Run(Generic[T]):
         """Begin an effect whose intents are kept."""
         assert self._performer is not None  # noqa: S101 - _open made it
         items = next((intent.items for intent in intents if isinstance(intent, EffectBegun)), ())
-        self._performer.stop.clear()  # before the task begins, or an order to stop that comes in between is lost
+        # Before the task begins, or an order to stop that comes in between is lost; only tools can be told.
+        self._performer.stop = asyncio.Event() if isinstance(effect, RunTools) else None
         self._began = self._outside.clock.monotonic()
         self._effect = asyncio.get_running_loop().create_task(self._perform(effect, items))
         self._effect.add_done_callback(self._awake)
@@ -452,7 +456,7 @@ class Run(Generic[T]):
         moved, transition, self._next = taken
         self._keeper.run = moved
         self._transitions.append(transition)
-        if moved.stopping is not None and self._performer is not None:
+        if moved.stopping is not None and self._performer is not None and self._performer.stop is not None:
             self._performer.stop.set()
         if moved.finished or "await_approval" in {transition.source, transition.dest}:
             self._set_alarm()
@@ -543,10 +547,11 @@ class Run(Generic[T]):
         self.cancel("the task that awaited the run was cancelled")
         try:
             while not self.finished:
-                if self._idle.is_set():
-                    await self.step()
+                if self._is_stepped:
+                    self._idle = self._idle or asyncio.get_running_loop().create_future()
+                    await asyncio.shield(self._idle)
                 else:
-                    await self._idle.wait()
+                    await self.step()
         except Exception:  # noqa: BLE001 - the cancellation goes first, whatever else went wrong
             _log.exception("run %s could not be ended as cancelled", self.run_id)
         finally:
