@@ -13,10 +13,10 @@ import pytest
 from turnstile import Agent, LastTurns, Limits, tool
 from turnstile.core.changes import accept
 from turnstile.core.errors import UsageError
-from turnstile.core.events import EffectBegun, Event, ModelFailed, ModelReplied, RunStarted
+from turnstile.core.events import EffectBegun, Event, ModelFailed, ModelReplied, RunStarted, ToolsFinished
 from turnstile.core.guards import is_answer
 from turnstile.core.machine import loop
-from turnstile.core.messages import UserTurn
+from turnstile.core.messages import ToolResult, UserTurn
 from turnstile.core.rows import AGAIN, before, row
 from turnstile.core.run_state import RunState
 from turnstile.core.states import await_model
@@ -249,6 +249,16 @@ async def test_another_request_is_told_with_both_digests() -> None:
     assert again.divergence.what == "request"
     assert again.divergence.now == again.digests[0] != again.divergence.recorded
     assert again.run.finished  # the rows are the same, so it is followed to its end
+
+
+async def test_results_of_other_calls_are_told() -> None:
+    """What fits no call that is open cannot have happened in this run."""
+    records = await records_of(Agent(ScriptedModel([called(), "Yes."]), tools=[get_weather]))
+    again = replay(_changed(records, ToolsFinished, event=ToolsFinished((ToolResult("other", "get_weather", ""),))))
+    assert again.divergence is not None
+    assert again.divergence.recorded == "finished"
+    assert again.divergence.now.startswith("none: ")
+    assert "other" in again.divergence.now
 
 
 @pytest.mark.parametrize("items", [((0, 9),), ((0, 1),)])

@@ -13,7 +13,7 @@ from pathlib import Path
 from turnstile.cli.faults import DONE, FAILED, Misuse
 from turnstile.cli.screen import Screen, json_text, one_line
 from turnstile.cli.storing import entries_of, machine_of, opened, path_of, run_of
-from turnstile.core.errors import TurnstileError
+from turnstile.core.errors import StoreDamaged, TurnstileError
 from turnstile.core.strict_json import JsonValue
 from turnstile.ports import RunEntry, Store, Summary
 from turnstile.replay import audit as audit_run
@@ -258,11 +258,14 @@ async def _audit(run_id: str | None, path: str | None, agent: str | None) -> int
     runs = records = 0
     async with opened(path, machine) as store:
         problems = [] if run_id is not None else [*await store.check()]
-        async for entry in _audited(store, run_id):
-            found = await audit_run(store, entry.run_id, machine, entry.summary)
-            runs, records = runs + 1, records + found.records
-            if found.problem and not any(found.problem.endswith(problem) for problem in problems):
-                problems.append(found.problem)
+        try:
+            async for entry in _audited(store, run_id):
+                found = await audit_run(store, entry.run_id, machine, entry.summary)
+                runs, records = runs + 1, records + found.records
+                if found.problem and not any(found.problem.endswith(problem) for problem in problems):
+                    problems.append(found.problem)
+        except StoreDamaged as damage:  # the list itself, so that nobody knows which runs there are
+            problems.append(str(damage))
     for problem in problems:
         screen.answer(one_line(problem, 1000))
     if not problems:

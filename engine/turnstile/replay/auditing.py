@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from turnstile.core.errors import CodecError, NoSuchRun, RecordDamaged
+from turnstile.core.errors import CodecError, NoSuchRun, RecordDamaged, StoreDamaged
 from turnstile.core.machine import Machine
 from turnstile.ports import Store, Summary
 from turnstile.replay.exporting import place_of
@@ -37,12 +37,12 @@ async def audit(store: Store, run_id: str, machine: Machine | None = None, summa
 
     Raises:
         NoSuchRun: The store has no such run.
-        StoreError: The store cannot be read; a damaged record is no error here, but what is looked for.
+        StoreError: The store cannot be read; damage is no error here, but what is looked for.
     """
     try:
         records = await store.load(run_id)
-    except RecordDamaged as error:
-        return Audit(run_id, error.seq - 1, str(error))
+    except StoreDamaged as error:
+        return Audit(run_id, error.seq - 1 if isinstance(error, RecordDamaged) else 0, str(error))
     except CodecError as error:
         return Audit(run_id, 0, f"run {run_id!r} cannot be made again: {error}")
     if not records:

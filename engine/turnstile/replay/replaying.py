@@ -124,14 +124,14 @@ def machine_of(start: RunStarted) -> Machine:
     return asking if dict(start.fingerprints).get("machine") == asking.fingerprint else loop
 
 
-_Moved = tuple[RunState, Transition | None] | NoRow
+_Moved = tuple[RunState, Transition | None] | NoRow | ValueError
 
 
 def _moves(machine: Machine, records: tuple[Record, ...]) -> Iterator[_Moved]:
-    """The run after each record with its move, up to one that no row takes."""
+    """The run after each record with its move, up to one that no row takes, or that does not fit what was before."""
     try:
         yield from walk(machine, (record.event for record in records))
-    except NoRow as error:
+    except (NoRow, ValueError) as error:
         yield error
 
 
@@ -148,7 +148,7 @@ class _Making:
 
     def takes(self, seq: int, record: Record, moved: _Moved) -> bool:
         """Take a record; tells whether those that follow are still of the same run."""
-        if isinstance(moved, NoRow):
+        if isinstance(moved, Exception):
             self._differs(seq, "row", record.row or "one of another machine", f"none: {moved}")
             return False
         run, transition = moved

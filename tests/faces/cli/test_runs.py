@@ -273,3 +273,29 @@ def test_a_run_of_an_extended_machine_is_audited_with_its_agent(here: Here) -> N
     assert told.exit_code == 1
     assert "unknown event" in told.stdout
     assert here("runs", "audit", "--store", "own.db", "--agent", "extended:agent").exit_code == 0
+
+
+COMMANDS = (
+    ["runs", "list"],
+    ["runs", "show", "one"],
+    ["runs", "export", "--all"],
+    ["runs", "audit"],
+    ["replay", "two"],
+    ["diff", "one", "two"],
+)
+
+
+def test_whatever_a_disk_did_there_is_no_traceback(here: Here, folder: Path) -> None:
+    """Bits that flipped anywhere in the file: each command tells it on its own lines, or was not concerned."""
+    damage(folder, "PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = (folder / "kept.db").read_bytes()
+    for place in range(100, len(whole), len(whole) // 8):
+        flipped = bytearray(whole)
+        flipped[place : place + 16] = bytes(byte ^ 0x5A for byte in whole[place : place + 16])
+        (folder / "flipped.db").write_bytes(flipped)
+        for command in COMMANDS:
+            result = here(*command, "--store", "flipped.db")
+            assert result.exception is None or isinstance(result.exception, SystemExit), (place, command)
+            assert result.exit_code in {0, 1, 2}
+        for beside in folder.glob("flipped.db*"):
+            beside.unlink()
