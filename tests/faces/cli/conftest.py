@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import pty
@@ -10,15 +11,23 @@ import select
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator
+from copy import copy
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from turnstile.agent import Agent
 from turnstile.cli.app import app
+from turnstile.core.run_state import RunState
+from turnstile.driver import Run
+from turnstile.ports import Notice, ToolStarted
+from turnstile.stores import SQLiteStore
 
 COMMAND = (sys.executable, "-c", "from turnstile.cli import main; main()")
 # A new session takes the terminal at its standard input as its own, so that Ctrl-C there reaches it (tty_ioctl(4)); and
@@ -117,10 +126,140 @@ def is_first(run, event):
 doubt = row("doubt", await_model, ModelReplied, [is_first], AGAIN, accept)
 doubting = Agent(ScriptedModel(["Hello.", "Really."]), machine=loop.extend(rows=[before("answered", doubt)]))
 """
+LEFT = '''
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+
+from turnstile.agent import Agent
+from turnstile.core.events import ModelFailed
+from turnstile.core.messages import Reply, ToolCall
+from turnstile.testing import FrozenClock, ScriptedModel
+from turnstile.tools import tool
+
+
+async def work(name):
+    """Note that it began, and end, unless this process is told to hang there."""
+    with Path("begun").open("a") as file:
+        file.write(f"{name}\\n")
+    if name in os.environ.get("HANG", "").split():
+        print(f"began {name}", file=sys.stderr, flush=True)
+        await asyncio.Event().wait()
+    return f"{name} done"
+
+
+@tool
+async def pay() -> str:
+    """Pay."""
+    return await work("pay")
+
+
+@tool(on_in_doubt="ask")
+async def wire() -> str:
+    """Send money."""
+    return await work("wire")
+
+
+@tool(access="read")
+async def look() -> str:
+    """Look."""
+    return await work("look")
+
+
+@tool(access="read")
+async def quick() -> str:
+    """Look quickly."""
+    return await work("quick")
+
+
+async def script(request):
+    """Call the tools that the user names, then tell what came of them."""
+    last = request.items[-1]
+    if last.kind != "user":
+        return "; ".join(f"{result.name} {result.status}: {result.content}" for result in last.results)
+    if last.text == "model":
+        return await work("model")
+    if last.text == "retry":
+        return ModelFailed("overloaded", "busy", retry_after=50.0) if "BUSY" in os.environ else "Answered at last."
+    return Reply("I work.", tuple(ToolCall(f"c_{name}", name, "{}") for name in last.text.split()), "tool_calls")
+
+
+class Frozen(FrozenClock):
+    """Waits for nothing, and says so."""
+
+    async def sleep(self, seconds):
+        """Tell how long it would be."""
+        print(f"waits {seconds > 0 and seconds < 50}", file=sys.stderr)
+
+
+clock = Frozen(time.time()) if "FROZEN" in os.environ else None
+agent = Agent(ScriptedModel(script), name="left", tools=[pay, wire, look, quick], clock=clock)
+'''
 ENTRY_POINTS = """[turnstile.agents]
 bundled = demo:bundled
 needy = needy:agent
 """
+
+
+class Process:
+    """A process of the command line under way, whose standard error is read as it comes."""
+
+    def __init__(self, arguments: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            [*COMMAND, *arguments], stdout=pipe, stderr=pipe, stdin=pipe, text=True, cwd=folder, env=environment
+        )
+        self._patience = threading.Timer(PATIENCE, self._process.kill)
+        self._patience.start()
+        self.pid = self._process.pid
+        self.stderr = ""
+
+    def wait_for(self, pattern: str) -> Process:
+        """Wait until it says what matches."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self.stderr += line
+            if re.search(pattern, line):
+                return self
+        raise AssertionError(f"{pattern!r} never came; it said {self.stderr!r}")
+
+    def kill(self) -> None:
+        """End it at once, as a crash does."""
+        self._process.kill()
+        self.finish()
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+        self._patience.cancel()
+        self._process.kill()
+        with self._process:
+            pass
+
+    def finish(self) -> subprocess.CompletedProcess[str]:
+        """Wait until it has ended, and give all that it said."""
+        with self._process as process:
+            assert process.stderr is not None
+            assert process.stdout is not None
+            self.stderr += process.stderr.read()
+            stdout = process.stdout.read()
+        self._patience.cancel()
+        return subprocess.CompletedProcess(process.args, process.returncode, stdout, self.stderr)
+
+
+class Begun:
+    """Waits for a number of calls to have begun."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+        self.all = asyncio.Event()
+
+    def observe(self, notice: Notice, run: RunState) -> None:
+        """Count them."""
+        self._left -= isinstance(notice, ToolStarted)
+        if not self._left:
+            self.all.set()
 
 
 class Terminal:
@@ -208,6 +347,7 @@ def folder(tmp_path: Path) -> Path:
     """A folder for commands to run in: modules with agents, and an installed package that names its agents."""
     (tmp_path / "demo.py").write_text(AGENTS)
     (tmp_path / "extended.py").write_text(EXTENDED)
+    (tmp_path / "left.py").write_text(LEFT)
     package = tmp_path / "demo-1.0.dist-info"
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n")
@@ -229,6 +369,8 @@ def environment(folder: Path) -> dict[str, str]:
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 Open = Callable[..., Terminal]
 Here = Callable[..., Result]
+Start = Callable[..., Process]
+Leave = Callable[..., None]
 
 
 @pytest.fixture
@@ -279,6 +421,46 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
     yield run
     for name in [name for name in sys.modules if name not in before and _is_in(folder, sys.modules[name])]:
         del sys.modules[name]
+
+
+@pytest.fixture
+def start(folder: Path, environment: dict[str, str]) -> Iterator[Start]:
+    """Starts the command line with pipes, and goes on while it works; variables are for its environment."""
+    started: list[Process] = []
+
+    def run(*arguments: str, **variables: str) -> Process:
+        started.append(Process(arguments, folder, {**environment, **variables}))
+        return started[-1]
+
+    yield run
+    for each in started:
+        each.close()
+
+
+@pytest.fixture
+def leave(folder: Path, here: Here, monkeypatch: pytest.MonkeyPatch) -> Leave:
+    """Leaves a run of `left` with its calls under way, as a lost process leaves it; which takes no process."""
+
+    def run(prompt: str, run_id: str, name: str = "left:agent", session: str | None = None) -> None:
+        module, _, attribute = name.partition(":")
+        with monkeypatch.context() as patched:
+            patched.setenv("HANG", prompt)
+            agent = copy(getattr(import_module(module), attribute))
+            agent.origin = name
+            asyncio.run(begun(agent, prompt, run_id, session))
+
+    async def begun(agent: Agent[str], prompt: str, run_id: str, session: str | None) -> None:
+        agent.store = store = SQLiteStore(folder / STORE)
+        calls = Begun(len(prompt.split()))
+        live: Run[str] = agent.start(prompt, run_id=run_id, session=session, observers=[calls])
+        driving = asyncio.create_task(live.finish())
+        await calls.all.wait()
+        driving.cancel()
+        await asyncio.wait([driving])
+        await live.__aexit__(None, None, None)
+        await store.aclose()
+
+    return run
 
 
 def _is_in(folder: Path, module: ModuleType) -> bool:
