@@ -84,7 +84,7 @@ class Case:
         machine: The table it was driven by.
         secrets: What must never be written.
         written: All bytes that were written anywhere.
-        exported: The events of an exported copy, in order; ``None`` when none was made.
+        exported: The records of an exported copy, in order; ``None`` when none was made.
         effort: What its steps took.
         inherited: How many of its records an older version wrote, which named no rows.
     """
@@ -96,7 +96,7 @@ class Case:
     machine: Machine = loop
     secrets: tuple[str, ...] = ()
     written: tuple[bytes, ...] = ()
-    exported: tuple[bytes, ...] | None = None
+    exported: tuple[Row, ...] | None = None
     effort: Effort = field(default_factory=Effort)
     inherited: int = 0
 

@@ -114,14 +114,14 @@ def secretive(case: Case) -> Iterator[str]:
 
 
 def exported_whole(case: Case) -> Iterator[str]:
-    """14. An exported run holds the events as they are stored, byte for byte."""
+    """14. An exported run holds the records as they are stored, byte for byte."""
     if case.exported is None:
         return
     if len(case.exported) != len(case.rows):
         yield f"{len(case.exported)} records were exported of {len(case.rows)}"
-    for row, event in zip(case.rows, case.exported, strict=False):
-        if row.event != event:
-            yield f"record {row.seq} was exported as {event!r:.60}, and stored is {row.event!r:.60}"
+    for row, copy in zip(case.rows, case.exported, strict=False):
+        if row != copy:
+            yield f"record {row.seq} was exported as {copy!r:.200}, and stored is {row!r:.200}"
 
 
 def replayed(case: Case) -> Iterator[str]:

@@ -111,9 +111,8 @@ class Hand:
         run = self.run
         tokens = (run.usage.input_tokens or 0) + (run.usage.output_tokens or 0)
         summary = Summary(run.state, run.stop.reason if run.stop else "", run.turns, tokens, run.cost)
-        exported = tuple(row.event for row in rows)
         head = Head(len(rows), rows[-1].seal, summary)
-        return Case(RUN, rows, head, (*self._ledger, *ledger), self._machine, ("secret-1234",), exported=exported)
+        return Case(RUN, rows, head, (*self._ledger, *ledger), self._machine, ("secret-1234",), exported=rows)
 
 
 def sealed_rows(events: Sequence[bytes], names: Sequence[str]) -> tuple[Row, ...]:

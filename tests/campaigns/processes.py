@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from case import Case
@@ -20,6 +20,7 @@ SUBJECT = Path(__file__).with_name("subject.py")
 CALLS = ("write", "pwrite64", "fsync", "fdatasync", "rename", "unlink", "ftruncate")
 TIMEOUT = 120.0  # seconds, of a process that takes one
 KILLED = -9
+CANARY = "sk-canary-4f1c9a7e"  # a key in the environment of every process, to be found in no file
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,11 @@ class Scene:
         return [sys.executable, str(SUBJECT), what, str(self.store), str(self.ledger.path), self.run_id, *more]
 
     def case(self) -> Case:
-        """The run as it is stored, with what is known of it."""
+        """The run as it is stored, with what is known of it, and all that was written."""
         with opened(self.store) as connection:
-            return case_of(connection, self.run_id, self.ledger.entries())
+            case = case_of(connection, self.run_id, self.ledger.entries())
+        written = tuple(file.read_bytes() for file in self.folder.iterdir())
+        return replace(case, secrets=(CANARY,), written=written)
 
     @property
     def begun(self) -> bool:
@@ -72,7 +75,7 @@ class Scene:
 def environment() -> dict[str, str]:
     """That of the processes: ours, without what would have them written about or write more than they do."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
-    return kept | {"PYTHONDONTWRITEBYTECODE": "1"}
+    return kept | {"PYTHONDONTWRITEBYTECODE": "1", "OPENAI_API_KEY": CANARY}
 
 
 def run(command: Sequence[str]) -> tuple[int, str]:

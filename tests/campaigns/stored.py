@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from ledger import Entry
 from turnstile import Machine
 from turnstile.core.machine import loop
 from turnstile.ports import Summary
+from turnstile.replay import Export
 
 
 @contextmanager
@@ -34,9 +37,14 @@ def run_ids(connection: apsw.Connection) -> tuple[str, ...]:
 
 
 def case_of(
-    connection: apsw.Connection, run_id: str, ledger: tuple[Entry, ...] = (), *, machine: Machine = loop
+    connection: apsw.Connection,
+    run_id: str,
+    ledger: tuple[Entry, ...] = (),
+    *,
+    machine: Machine = loop,
+    whole: bool = True,
 ) -> Case:
-    """A run as a file holds it, with what is known of it from outside."""
+    """A run as a file holds it, with what is known of it from outside; whole, also with an exported copy."""
     number, seq, seal, *summary = one(
         connection, "SELECT number, seq, seal, state, reason, turns, tokens, cost FROM runs WHERE id = ?", run_id
     )
@@ -47,7 +55,20 @@ def case_of(
         )
     )
     (epoch,) = one(connection, "SELECT epoch FROM runs WHERE number = ?", number)
-    return Case(run_id, rows, Head(seq, seal, Summary(*summary), epoch), ledger, machine)
+    head = Head(seq, seal, Summary(*summary), epoch)
+    return Case(run_id, rows, head, ledger, machine, exported=exported(run_id, head, rows) if whole else None)
+
+
+def exported(run_id: str, head: Head, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+    """The records in an exported copy, read as its documentation says, with none of the engine's own reading."""
+    text = Export(run_id, head.seq, head.seal, tuple(map(astuple, rows)), "").text
+    return tuple(_row(line) for line in text.splitlines()[1:])
+
+
+def _row(line: bytes) -> Row:
+    values, event = line[:-1].split(b',"event":', 1)
+    said = json.loads(values + b"}")
+    return Row(said["seq"], said["at"], said["duration_ms"], said["row"], event, bytes.fromhex(said["seal"]))
 
 
 def every(connection: apsw.Connection, query: str, *values: object) -> list[tuple[Any, ...]]:

@@ -95,7 +95,7 @@ def _with_event(case: Case, seq: int, event: Event) -> Case:
     events = [row.event for row in case.rows]
     events[seq - 1] = codec.encode(event)
     rows = sealed_rows(events, [row.row for row in case.rows])
-    return replace(case, rows=rows, head=replace(case.head, seal=rows[-1].seal), exported=tuple(events))
+    return replace(case, rows=rows, head=replace(case.head, seal=rows[-1].seal), exported=rows)
 
 
 def _edited(hand: Hand, kind: type[Event], change: Callable[[Event], Event]) -> Case:
@@ -213,7 +213,7 @@ BROKEN: dict[str, tuple[int, Callable[[], Case]]] = {
         13,
         lambda: working().case([Entry("began", RUN, LOOK.id, LOOK.name, "other")]),
     ),
-    "an export that differs": (14, lambda: replace(worked().case(), exported=(b"{}",))),
+    "an export that differs": (14, lambda: replace(worked().case(), exported=cancelled().case().rows)),
     "a call that was settled twice": (15, lambda: working().take(*[CallFinished(result(PUT))] * 2).case()),
     "a request while a call is open": (15, _unsettled),
     "a call without a result": (16, _without_results),
