@@ -11,7 +11,7 @@ from turnstile.core.events import ChangesAccepted, EffectLost, ModelFailed, RunS
 from turnstile.core.fold import walk
 from turnstile.core.machine import Machine
 from turnstile.core.messages import ToolCall
-from turnstile.core.run_state import RunState
+from turnstile.core.run_state import RunState, at_work
 from turnstile.core.step import Transition, note
 from turnstile.driver.keeper import summary_of
 from turnstile.driver.mail import Mail
@@ -151,7 +151,7 @@ def _recovery(run: RunState) -> Recovery:
         return Recovery(request_lost=run.state == "await_model")
     again, told_of, asked = doubts(run)
     kept = {result.call_id for result in run.receipts}
-    begun = {intent.call_id for intent in run.started}
+    begun = at_work(run)
     calls = run.open.reply.calls
     return Recovery(
         finished=tuple(call for call in calls if call.id in kept),
