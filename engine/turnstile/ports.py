@@ -131,7 +131,7 @@ class ToolWork:
         run_id: The run.
         deps: What the user handed to the run for its tools.
         parallel: How many calls run at once.
-        stop: Set when the tools should end: no call starts any more, running ones are cancelled and get a grace period.
+        stop: Done when the tools should end: no call starts any more, running ones are cancelled and get a grace period.
         notify: Takes `ToolStarted`, `ToolProgress` and each `ToolResult` as they come, from any thread.
         begin: Keeps the intent to run a call, and tells whether it may start; awaited before each does. It returns at
             once for the calls that `ToolRunner.opening` named.
@@ -141,7 +141,7 @@ class ToolWork:
     run_id: str
     deps: object
     parallel: int
-    stop: asyncio.Event
+    stop: asyncio.Future[None]
     notify: Callable[[Notice], None]
     begin: Callable[[ToolCall], Awaitable[bool]] = _starts
     finished: Callable[[ToolResult], None] = _unkept

@@ -93,7 +93,7 @@ class Performer:
         self._fingerprints = dict(run.fingerprints)
         self._call_ids = {call.id for item in run.history if isinstance(item, Exchange) for call in item.reply.calls}
         self._call_ids.update(call.id for call in (run.open.reply.calls if run.open else ()))
-        self.stop: asyncio.Event | None = None
+        self.stop: asyncio.Future[None] | None = None
         self.raised: BaseException | None = None
         self.due: float | None = None
 

@@ -389,9 +389,10 @@ class Run(Generic[T]):
         assert self._performer is not None  # noqa: S101 - _open made it
         items = next((intent.items for intent in intents if isinstance(intent, EffectBegun)), ())
         # Before the task begins, or an order to stop that comes in between is lost; only tools can be told.
-        self._performer.stop = asyncio.Event() if isinstance(effect, RunTools) else None
+        loop = asyncio.get_running_loop()
+        self._performer.stop = loop.create_future() if isinstance(effect, RunTools) else None
         self._began = self._outside.clock.monotonic()
-        self._effect = asyncio.get_running_loop().create_task(self._perform(effect, items))
+        self._effect = loop.create_task(self._perform(effect, items))
         self._effect.add_done_callback(self._awake)
 
     async def _perform(self, effect: Effect, items: Ranges) -> Event:
@@ -456,8 +457,9 @@ class Run(Generic[T]):
         moved, transition, self._next = taken
         self._keeper.run = moved
         self._transitions.append(transition)
-        if moved.stopping is not None and self._performer is not None and self._performer.stop is not None:
-            self._performer.stop.set()
+        stop = self._performer.stop if self._performer is not None else None
+        if moved.stopping is not None and stop is not None and not stop.done():
+            stop.set_result(None)
         if moved.finished or "await_approval" in {transition.source, transition.dest}:
             self._set_alarm()
         self._notify(transition)

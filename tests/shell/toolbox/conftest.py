@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -27,7 +28,6 @@ class Stage:
     Attributes:
         box: The toolbox.
         run: The run, as vetting sees it.
-        stop: Tells the tools to stop.
         notices: What observers were told, in order.
         begun: Names of the tools whose calls said that they begin, in order.
         receipts: The results that were handed over while others were at work.
@@ -45,7 +45,6 @@ class Stage:
         self.box = Toolbox(tools, grace=grace, monotonic=lambda: next(ticks) / 1000)
         self.run = begin_run(RunStarted(run_id, "hello", limits=Limits(parallel=parallel)))
         self.deps = deps
-        self.stop = asyncio.Event()
         self.notices: list[Notice] = []
         self.begun: list[str] = []
         self.receipts: list[ToolResult] = []
@@ -58,6 +57,11 @@ class Stage:
     def vet(self, *calls: tuple[str, str]) -> tuple[Verdict, ...]:
         """The verdicts on calls given as name and arguments."""
         return self.box.vet(reply(*calls), self.run)
+
+    @cached_property
+    def stop(self) -> asyncio.Future[None]:
+        """Tells the tools to stop."""
+        return asyncio.get_running_loop().create_future()
 
     def work(self) -> ToolWork:
         """What the toolbox is told of the run."""

@@ -34,7 +34,7 @@ async def test_nothing_starts_after_a_stop(stage: type[Stage]) -> None:
         raise AssertionError("never runs")
 
     on = stage(work)
-    on.stop.set()
+    on.stop.set_result(None)
     batch = await on.play("work", "work")
     assert contents(batch) == [("not_run", "not run: cancelled")] * 2
     assert not any(isinstance(notice, ToolStarted) for notice in on.notices)
@@ -60,7 +60,7 @@ async def test_a_stop_ends_what_runs_and_what_waits(stage: type[Stage]) -> None:
     on = stage(quick, endless, parallel=2)
     playing = asyncio.create_task(on.play("quick", "endless", "endless", "quick"))
     await begun.wait()
-    on.stop.set()
+    on.stop.set_result(None)
     batch = await playing
     assert contents(batch) == [
         ("ok", "done"),
@@ -93,7 +93,7 @@ async def test_a_tool_that_takes_the_stop_for_a_result_keeps_it(stage: type[Stag
     on = stage(breaks, term)
     playing = asyncio.create_task(on.play("breaks", "term"))
     await begun.wait()
-    on.stop.set()
+    on.stop.set_result(None)
     assert contents(await playing) == [("error", "RuntimeError: half done"), ("ok", "Status: cancelled")]
 
 
@@ -114,7 +114,7 @@ async def test_a_tool_that_does_not_stop_is_given_up(stage: type[Stage]) -> None
     on = stage(stubborn, grace=0)
     playing = asyncio.create_task(on.play("stubborn"))
     await begun.wait()
-    on.stop.set()
+    on.stop.set_result(None)
     batch = await playing
     assert contents(batch) == [("unknown", STOPPED)]
     assert len(on.box._given_up) == 1
@@ -141,7 +141,7 @@ async def test_a_thread_is_abandoned_at_once(stage: type[Stage]) -> None:
     on = stage(stuck)
     playing = asyncio.create_task(on.play("stuck"))
     await begun.wait()
-    on.stop.set()
+    on.stop.set_result(None)
     batch = await playing
     assert contents(batch) == [("unknown", STOPPED)]
     let_go.set()
@@ -170,7 +170,7 @@ def test_a_thread_that_outlives_its_event_loop_is_quiet(stage: type[Stage]) -> N
         on = stage(stuck)
         playing = asyncio.create_task(on.play("stuck"))
         await begun.wait()
-        on.stop.set()
+        on.stop.set_result(None)
         return await playing
 
     assert contents(asyncio.run(main())) == [("unknown", STOPPED)]
@@ -196,7 +196,7 @@ def stuck() -> str:
 
 async def main() -> None:
     effect = RunTools((ToolCall("a", "stuck", ""),), (Verdict("a", "digest"),))
-    batch = await Toolbox([stuck]).run(effect, ToolWork("run", None, 8, asyncio.Event(), lambda notice: None))
+    batch = await Toolbox([stuck]).run(effect, ToolWork("run", None, 8, asyncio.get_running_loop().create_future(), lambda notice: None))
     print(batch.event.results[0].status)
 
 asyncio.run(main())
@@ -210,7 +210,7 @@ async def test_a_stop_between_two_calls_is_seen(stage: type[Stage]) -> None:
     on = stage(parallel=1)
 
     async def last() -> str:
-        on.stop.set()
+        on.stop.set_result(None)
         return "done"
 
     async def next_one() -> str:
@@ -226,7 +226,7 @@ async def test_a_call_that_has_its_place_but_has_not_begun_does_not_begin(stage:
     on = stage()
 
     async def first() -> str:
-        on.stop.set()
+        on.stop.set_result(None)
         await asyncio.sleep(0)
         return "done"
 
@@ -306,7 +306,7 @@ async def test_a_stop_after_a_timeout_changes_nothing(stage: type[Stage]) -> Non
     on = stage(tidy)
     playing = asyncio.create_task(on.play("tidy"))
     await told.wait()
-    on.stop.set()
+    on.stop.set_result(None)
     for _ in range(5):
         await asyncio.sleep(0)
     assert not playing.done()
@@ -410,7 +410,7 @@ async def test_a_stop_while_an_interrupt_is_handled_changes_nothing(stage: type[
     on = stage()
 
     async def ender() -> str:
-        on.stop.set()
+        on.stop.set_result(None)
         raise StopRun("enough")
 
     async def endless() -> str:

@@ -56,7 +56,7 @@ class Batch:
         self._owner = asyncio.current_task()
         self._cancelled = self._owner.cancelling() if self._owner else 0  # before, and then lived on
         self._context = contextvars.copy_context()
-        self._idle = asyncio.Event()
+        self._idle: asyncio.Future[None] = self._loop.create_future()  # done when nothing runs and nothing waits
         self._advancing = False
         self._handed_over: set[int] = set()  # whose results are kept already
         self._halted = ""
@@ -68,20 +68,22 @@ class Batch:
         for result in self._results:
             if result is not None:
                 self._work.notify(result)
+        self._work.stop.add_done_callback(self._told)
         try:
             self._advance()
-            if not self._idle.is_set():
-                await asyncio.sleep(0)  # tools that wait for nothing are done then, and nobody need watch for the stop
-            if not self._idle.is_set():
-                await self._until_idle()
+            await self._idle
         except asyncio.CancelledError:
+            self._idle = self._loop.create_future()  # the other one is cancelled, too
             self._halt("cancelled")
+            self._advance()
             try:
-                await self._idle.wait()
+                await self._idle
             finally:
                 for job in [*self._running.values()]:  # told to hurry: cancelled once more
                     self._give_up(job)
             raise
+        finally:
+            self._work.stop.remove_done_callback(self._told)
         results = tuple(
             result
             for index, result in enumerate(self._results)
@@ -89,15 +91,7 @@ class Batch:
         )
         return ToolBatch(ToolsFinished(results, self._aborted), self._raised)
 
-    async def _until_idle(self) -> None:
-        watch = self._loop.create_task(self._watch())
-        try:
-            await self._idle.wait()
-        finally:
-            watch.cancel()
-
-    async def _watch(self) -> None:
-        await self._work.stop.wait()
+    def _told(self, _stop: asyncio.Future[None]) -> None:
         self._halt("cancelled")
 
     def _advance(self) -> None:
@@ -113,12 +107,12 @@ class Batch:
                 break
             self._start(self._waiting.popleft())
         self._advancing = False
-        if not self._waiting and not self._running:
-            self._idle.set()
+        if not self._waiting and not self._running and not self._idle.done():
+            self._idle.set_result(None)
 
     def _is_over(self) -> bool:
         """Whether no call may start any more, though nobody may have been told yet."""
-        return self._work.stop.is_set() or (self._owner is not None and self._owner.cancelling() > self._cancelled)
+        return self._work.stop.done() or (self._owner is not None and self._owner.cancelling() > self._cancelled)
 
     def _runs_alone(self) -> bool:
         return any(job.tool.sequential for job in self._running.values())
