@@ -24,10 +24,10 @@ from typer.testing import CliRunner, Result
 
 from turnstile.agent import Agent
 from turnstile.cli.app import app
+from turnstile.cli.storing import file_store
 from turnstile.core.run_state import RunState
 from turnstile.driver import Run
 from turnstile.ports import Notice, ToolStarted
-from turnstile.stores import SQLiteStore
 
 COMMAND = (sys.executable, "-c", "from turnstile.cli import main; main()")
 # A new session takes the terminal at its standard input as its own, so that Ctrl-C there reaches it (tty_ioctl(4)); and
@@ -450,7 +450,7 @@ def leave(folder: Path, here: Here, monkeypatch: pytest.MonkeyPatch) -> Leave:
             asyncio.run(begun(agent, prompt, run_id, session))
 
     async def begun(agent: Agent[str], prompt: str, run_id: str, session: str | None) -> None:
-        agent.store = store = SQLiteStore(folder / STORE)
+        agent.store = store = file_store(str(folder / STORE), agent.machine)
         calls = Begun(len(prompt.split()))
         live: Run[str] = agent.start(prompt, run_id=run_id, session=session, observers=[calls])
         driving = asyncio.create_task(live.finish())

@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 LOST = "outcome unknown: the process that ran it was lost; a person was asked, and does not know"
 ASKS = """
 import os
+from dataclasses import dataclass
 
 from turnstile.agent import Agent
 from turnstile.core.changes import accept
-from turnstile.core.events import ModelReplied
+from turnstile.core.events import Event, ModelReplied
 from turnstile.core.guards import is_answer
 from turnstile.core.machine import loop
 from turnstile.core.rows import AGAIN, before, row
-from turnstile.core.states import await_model
+from turnstile.core.states import State, await_model
 from turnstile.testing import ScriptedModel, call
 from turnstile.tools import tool
 
@@ -47,6 +48,28 @@ def script(request):
 
 doubt = row("doubt", await_model, ModelReplied, [is_answer, is_first], AGAIN, accept)
 agent = Agent(ScriptedModel(script), tools=[look], machine=loop.extend(rows=[before("answered", doubt)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed(Event):
+    codec_name = "reviewed"
+
+    def apply(self, run):
+        return run
+
+
+async def perform(run):
+    return Reviewed()
+
+
+review = State("review", asks="Review")
+to_review = row("to_review", await_model, ModelReplied, [is_answer, is_first], review, accept)
+reviewing = loop.extend(
+    states=[review],
+    rows=[before("answered", to_review), row("reviewed", review, Reviewed, [], await_model)],
+    performs={"Review": perform},
+)
+reviewed = Agent(ScriptedModel(script), tools=[look], machine=reviewing)
 """
 
 
@@ -172,3 +195,17 @@ def test_a_run_of_another_machine(here: Here, leave: Leave, folder: Path) -> Non
     assert here("resume", "r", "-q").stdout == "Really.\n"
     leave("x", "s", name="asks:agent")
     assert here("cancel", "s", "--agent", "asks:agent").stderr == "run s: it has ended (failed: cancelled)\n"
+
+
+def test_a_run_with_events_of_its_own(here: Here, leave: Leave, folder: Path) -> None:
+    """The built-in machine cannot even read them, which is no bug: the line says what to add."""
+    (folder / "asks.py").write_text(ASKS)
+    leave("x", "r", name="asks:reviewed")
+    for command in (["cancel", "r"], ["resume", "r", "-q", "--agent", "left:agent"]):
+        refused = here(*command)
+        assert refused.exit_code == 2
+        assert re.search("run 'r' cannot be read: .*reviewed.*; .*add --agent AGENT", refused.stderr)
+        assert refused.stderr.count("\n") == 1
+    assert here("resume", "r", "-q").stdout == "Really.\n"
+    leave("x", "s", name="asks:reviewed")
+    assert here("cancel", "s", "--agent", "asks:reviewed", "-q").exit_code == 0
