@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -121,6 +122,7 @@ def suffer(folder: Path, trouble: Trouble) -> tuple[list[str], bool]:
     (folder / "left").mkdir()
     platter.cut(Random(SEED), folder / "left")
     wrong += [f"after a power cut: {each}" for each in look(folder / "left" / "runs.db", life)]
+    shutil.rmtree(folder)  # a release has thousands
     return wrong, bool(noticed)
 
 
