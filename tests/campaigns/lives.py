@@ -65,6 +65,7 @@ class Life:
         self._draw = draw
         self._clock = FrozenClock()
         self._kept: list[Event] = []
+        self._posted: list[str] = []
 
     def process(self, death: Death | None) -> bool:
         """Begin the run or go on with it, in a process of its own; whether it lived to the end."""
@@ -92,7 +93,7 @@ class Life:
     async def _live(self, process: Process) -> None:
         ledger = Mortal(self.ledger, process)
         store = Noting(Crashing(self.store, process, self._kept), ledger)
-        stage = Stage(self._clock, ledger, self._draw, self._kept)
+        stage = Stage(self._clock, ledger, self._draw, self._kept, store, self._posted)
         agent = agent_of(self._play, store, stage)
         self._mutate(agent)
         with suppress(RunFinished):

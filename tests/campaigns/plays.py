@@ -16,7 +16,7 @@ from ledger import Entry, Ledger
 from subject import digest_of_request
 from turnstile import Agent, Limits, Reply, Retry, Run, StopRun, ToolContext, tool
 from turnstile.core.approval import with_approval
-from turnstile.core.events import Event, ModelFailed, ModelReplied
+from turnstile.core.events import Cancelled, Event, ModelFailed, ModelReplied
 from turnstile.core.machine import loop
 from turnstile.core.messages import Usage
 from turnstile.core.strict_json import JsonValue
@@ -39,12 +39,16 @@ class Stage:
         ledger: Where tools and models write down what they do.
         draw: How long tools take, in turns of the event loop.
         kept: The events of the journal so far.
+        store: Where letters are posted.
+        posted: The letters so far, of all processes.
     """
 
     clock: FrozenClock
     ledger: Ledger
     draw: Random
     kept: Sequence[Event]
+    store: Store
+    posted: list[str]
     run: Run[Any] | None = None
 
     def cancel(self) -> None:
@@ -79,6 +83,17 @@ def then(act: Callable[[Stage], None], said: Said | None = None) -> Act:
     return line
 
 
+async def post_once(stage: Stage) -> Said:
+    """A line before which somebody else orders the run to stop, once: whoever loses that letter gets an answer."""
+    assert stage.run
+    if stage.posted:
+        return DONE
+    stage.posted.append("cancel")
+    await stage.store.post(stage.run.run_id, Cancelled("by letter"))
+    await asyncio.Event().wait()
+    return DONE
+
+
 @dataclass(frozen=True, slots=True)
 class Play:
     """A run that takes a row.
@@ -90,6 +105,7 @@ class Play:
         models: How many there are.
         first: In a process that dies there first: a row, or an event that no row takes. Some rows need that.
         prompt: What the user asks.
+        ends: Why it must end, whenever its process dies; empty when that depends.
     """
 
     lines: Sequence[Line]
@@ -98,6 +114,7 @@ class Play:
     models: int = 1
     first: str = ""
     prompt: str = "Fill the box."
+    ends: str = ""
 
 
 LOOK, PUT, SEND = call("look", what="box"), call("put", name="ball"), call("send", text="hello")
@@ -113,7 +130,7 @@ def calls(*wanted: Any, finish: Any = "tool_calls") -> Reply:
 
 PLAYS: dict[str, Play] = {
     "stopping": Play([calls(call("stop"), *ALL)]),
-    "cancelled": Play([calls(*ALL), then(Stage.cancel)]),
+    "cancelled": Play([calls(*ALL), post_once], ends="cancelled"),
     "time_limit": Play([calls(*ALL), then(Stage.be_late)], {"seconds": 500.0}),
     "injected": Play([calls(*ALL), then(Stage.inject, calls(LOOK)), DONE]),
     "lost_stopping": Play([calls(call("stop"), *ALL)], first="stopping"),

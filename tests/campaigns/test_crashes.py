@@ -41,11 +41,13 @@ def live(store: Store, name: str, side: Side, seed: int, mutate: Mutation = whol
     pytest.fail(f"{run_id} does not come to an end")
 
 
-def look(case: Case) -> list[str]:
+def look(case: Case, ends: str = "") -> list[str]:
     """What is wrong with a run that has come to its end."""
-    wrong = violations(case)
-    if not case.states[-1].finished:
-        wrong.append(f"the run did not end: it is {case.states[-1].state}")
+    wrong, last = violations(case), case.states[-1]
+    if last.stop is None:
+        wrong.append(f"the run did not end: it is {last.state}")
+    elif ends and last.stop.reason != ends:
+        wrong.append(f"the run ended as {last.stop.reason}, and was to end as {ends}")
     return wrong
 
 
@@ -60,7 +62,7 @@ def test_a_process_dies_at_each_commit(memory: Path, tally: Callable[[str], Tall
         with opened(path) as connection:
             for life, run_id in lives:
                 case = case_of(connection, run_id, life.ledger.entries(), machine=MACHINE)
-                counts.count(f"{run_id}, died {', '.join(life.deaths)}", look(case))
+                counts.count(f"{run_id}, died {', '.join(life.deaths)}", look(case, PLAYS[name].ends))
                 counts.rows |= {row.row for row in case.rows} - {""}
                 died += len(life.deaths)
                 if not any(name in death for death in life.deaths):
