@@ -33,7 +33,7 @@ class Mail:
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
         self._waiting: list[Entry] = []
-        self._newest = 0  # of the letters that came; they come in the order of their numbers
+        self._newest = -1  # of the letters that came; they come in the order of their numbers
         self._taken: list[int] = []
         self.on_arrival: Callable[[], object] = lambda: None
 

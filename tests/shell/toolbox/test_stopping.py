@@ -196,7 +196,8 @@ def stuck() -> str:
 
 async def main() -> None:
     effect = RunTools((ToolCall("a", "stuck", ""),), (Verdict("a", "digest"),))
-    batch = await Toolbox([stuck]).run(effect, ToolWork("run", None, 8, asyncio.get_running_loop().create_future(), lambda notice: None))
+    work = ToolWork("run", None, 8, asyncio.get_running_loop().create_future(), lambda notice: None)
+    batch = await Toolbox([stuck]).run(effect, work)
     print(batch.event.results[0].status)
 
 asyncio.run(main())
