@@ -12,6 +12,7 @@ which whoever commits also commits what others have written by then. That second
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import statistics
 import subprocess
@@ -94,22 +95,39 @@ WAYS: dict[str, Work] = {
 }
 
 
-def measure() -> int:
-    """Measure all ways in turn, in an order drawn anew for each round; prints, and gives the exit status."""
-    rates: dict[str, list[float]] = {way: [] for way in WAYS}
+SIDES = {"turnstile": "SQLiteStore", "bare": "aiosqlite, a transaction an event"}
+"""The two ways that the bar compares."""
+
+
+def rates() -> dict[str, list[float]]:
+    """Events a second of each way, round by round, measured in the environment that has both."""
+    make_environment(HOME)
+    done = subprocess.run([HOME.python, __file__, "measure"], env=ENVIRONMENT, check=True, capture_output=True)
+    readings: dict[str, list[float]] = json.loads(done.stdout)
+    return readings
+
+
+def measured() -> dict[str, list[float]]:
+    """All ways in turn, in an order drawn anew for each round."""
+    readings: dict[str, list[float]] = {way: [] for way in WAYS}
     for _ in range(ROUNDS):
         for way in random.sample(list(WAYS), len(WAYS)):
             with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as folder:  # on a disk, which /tmp may not be
                 start = time.perf_counter()
                 asyncio.run(_to_end(WAYS[way], Path(folder) / "journal.db"))
-                rates[way].append(RUNS * (EVENTS + 1) / (time.perf_counter() - start))
-    ours_rate = statistics.median(rates["SQLiteStore"])
+                readings[way].append(RUNS * (EVENTS + 1) / (time.perf_counter() - start))
+    return readings
+
+
+def show() -> int:
+    """Print the medians of all ways, and give the exit status."""
+    medians = {way: statistics.median(readings) for way, readings in rates().items()}
+    ours_rate, theirs = (medians[way] for way in SIDES.values())
     print(f"{RUNS} runs at once, {EVENTS + 1} events each, on one file; median of {ROUNDS}")
-    for way, figures in rates.items():
-        rate = statistics.median(figures)
-        ratio = "" if way == "SQLiteStore" else f"   ours is {ours_rate / rate:.1f} x"
+    for way, rate in medians.items():
+        ratio = "" if way == SIDES["turnstile"] else f"   ours is {ours_rate / rate:.1f} x"
         print(f"{way:36}{rate:8,.0f} events/s{ratio}")
-    return 0 if ours_rate >= BAR * statistics.median(rates["aiosqlite, a transaction an event"]) else 1
+    return 0 if ours_rate >= BAR * theirs else 1
 
 
 async def _to_end(work: Work, file: Path) -> None:
@@ -118,6 +136,6 @@ async def _to_end(work: Work, file: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["measure"]:
-        sys.exit(measure())
-    make_environment(HOME)
-    sys.exit(subprocess.run([HOME.python, __file__, "measure"], env=ENVIRONMENT, check=False).returncode)
+        json.dump(measured(), sys.stdout)
+    else:
+        sys.exit(show())

@@ -30,7 +30,8 @@ def settled(file: Path) -> int:
 def commits(file: Path) -> int:
     """Commits to count from: those of now less those of before, if the log was empty then and began nowhere anew."""
     log = file.with_name(file.name + "-wal")
-    return CHANGES.unpack_from(file.read_bytes())[0] + (logged(log.read_bytes()) if log.exists() else 0)
+    (changes,) = CHANGES.unpack_from(file.read_bytes())
+    return int(changes) + (logged(log.read_bytes()) if log.exists() else 0)
 
 
 def logged(log: bytes) -> int:

@@ -9,16 +9,27 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from figures import Cell, Figure, Table
-from peers import HERE, PEERS, Peer
+from journal_at_once import SIDES, rates
+from peers import HERE, PEERS, QUICK, Peer
 from processes import ENVIRONMENT, Answer, Figures, Readings, Worker, interleave, note
 from work import Job, ToolKind
 
 Pick = Callable[[Figures], float]
 
-SECTIONS = ("cold", "parts", "turns", "http_turns", "parallel", "journal", "at_once", "http_at_once")
+SECTIONS = (
+    "cold",
+    "parts",
+    "turns",
+    "http_turns",
+    "stream",
+    "parallel",
+    "journal",
+    "resume",
+    "at_once",
+    "http_at_once",
+)
 SLOW = 1000  # rounds, or runs at once: from here on a repeat takes the slowest peers a minute
 BLOCK = 0.5  # seconds that one reading should last at least, so that it is more than noise
 
@@ -52,17 +63,11 @@ class Measures:
 
     def cold(self) -> None:
         """Start an interpreter, import, build an agent."""
-        sources = {name: importlib.import_module(f"contenders.{name}").COLD for name in self._contenders}
-        figures, reasons = interleave(
-            sources, self._effort.rounds + 1, lambda name: _started(PEERS[name], sources[name])
-        )
+        figures, reasons = self._starts({c: importlib.import_module(f"contenders.{c}").COLD for c in self._contenders})
         self._fill("cold", figures, reasons, lambda figure: figure["cpu"] * 1e3)
         self._fill("cold_memory", figures, reasons, lambda figure: figure["rss_kib"] / 1024)
         imports = {"turnstile": "import turnstile", "bare": "import httpx"}
-        wanted = [name for name in imports if name in self._contenders]
-        figures, reasons = interleave(
-            wanted, self._effort.rounds + 1, lambda name: _started(PEERS[name], imports[name])
-        )
+        figures, reasons = self._starts({c: source for c, source in imports.items() if c in self._contenders})
         self._fill("import", figures, reasons, lambda figure: figure["cpu"] * 1e3)
 
     def _starts(self, sources: dict[str, str]) -> Readings:
@@ -88,6 +93,13 @@ class Measures:
         for rounds in (10, 100):
             self._in_a_row(f"http_{rounds}", Job(rounds=rounds, url=self._url), _per_turn("wall", rounds, 1e3))
 
+    def stream(self) -> None:
+        """A reply that comes at once in many pieces, and one that pauses after the first, as a model does."""
+        at_once = Job(rounds=0, chunks=5000, url=self._url)
+        self._in_a_row("stream", at_once, lambda figure: figure["cpu"] / at_once.chunks * 1e6, "streamed")
+        paced = Job(rounds=0, chunks=20, pause=50, url=self._url)
+        self._in_a_row("first", paced, lambda figure: figure["first"] * 1e3, "streamed")
+
     def parallel(self) -> None:
         """Eight sleeping calls in one reply."""
         tools: dict[str, ToolKind] = {"parallel_async": "async_sleep", "parallel_threads": "thread_sleep"}
@@ -96,13 +108,21 @@ class Measures:
             self._in_a_row(row, job, lambda figure: figure["wall"] * 1e3)
 
     def journal(self) -> None:
-        """Runs that are kept in a file, turn by turn."""
-        for rounds in (100, 500):
-            note(f"journal_{rounds}")
-            ask = partial(self._ask_once, "journaled", Job(rounds=rounds))
-            readings = interleave(self._contenders, self._effort.slow, ask)
-            self._fill(f"journal_{rounds}", *readings, _per_turn("added", rounds, 1e3))
+        """Runs that are kept in a file, turn by turn; and how fast many runs write into one."""
+        for rounds in (10, 100, 500, 1000):
+            readings = self._kept("journaled", Job(rounds=rounds), max(1, 100 // rounds), is_long=rounds >= SLOW)
             self._fill(f"journal_bytes_{rounds}", *readings, _per_turn("bytes", rounds, 1))
+            if rounds == 10:
+                self._fill("journal_commits", *readings, _per_turn("commits", rounds, 1))
+            if rounds in {100, 500}:
+                self._fill(f"journal_{rounds}", *readings, _per_turn("added", rounds, 1e3))
+        note("journal_at_once")
+        readings_of = rates()
+        self.table["journal_at_once"] = {side: Figure.of(readings_of[way]) for side, way in SIDES.items()}
+
+    def resume(self) -> None:
+        """A long run that somebody left, from its file to its end, which is one reply away."""
+        self._fill("resume", *self._kept("resumed", Job(rounds=1000), 1), lambda figure: figure["cpu"] * 1e3)
 
     def at_once(self) -> None:
         """Runs side by side, with the model scripted in process."""
@@ -122,25 +142,35 @@ class Measures:
         """The worker of a contender, which stays."""
         return self._workers.get(contender) or self._workers.setdefault(contender, Worker(contender))
 
-    def _ask_once(self, task: str, job: Job, contender: str) -> Answer:
-        return self._worker(contender).ask(task, job, 1)
+    def _interleaved(self, rounds: int, ask: Callable[[str], Answer], *, is_long: bool = False) -> Readings:
+        """Readings of all; where they would take the peers minutes, of ours and the bare loop alone."""
+        asked = [contender for contender in self._contenders if not is_long or contender in QUICK]
+        figures, reasons = interleave(asked, rounds, ask)
+        return figures, reasons | {c: "would take minutes" for c in self._contenders if c not in asked}
 
-    def _in_a_row(self, row: str, job: Job, pick: Pick) -> None:
+    def _kept(self, task: str, job: Job, runs: int, *, is_long: bool = False) -> Readings:
+        note(f"{task}, {job.rounds} rounds")
+        return self._interleaved(
+            self._effort.slow, lambda contender: self._worker(contender).ask(task, job, runs), is_long=is_long
+        )
+
+    def _in_a_row(self, row: str, job: Job, pick: Pick, task: str = "turns") -> None:
         note(row)
         runs: dict[str, int] = {}
 
+        is_slow = job.rounds >= SLOW
+
         def ask(contender: str) -> Answer:
             worker = self._worker(contender)
-            if contender not in runs:
-                warm_up = worker.ask("turns", job, 1)
+            if contender not in runs and not is_slow:
+                warm_up = worker.ask(task, job, 1)
                 if not warm_up.figures:
                     return warm_up
-                again = worker.ask("turns", job, 1) if warm_up.figures["wall"] < BLOCK else warm_up
+                again = worker.ask(task, job, 1) if warm_up.figures["wall"] < BLOCK else warm_up
                 runs[contender] = _runs_for(again)
-            return worker.ask("turns", job, runs[contender])
+            return worker.ask(task, job, runs.get(contender, 1))
 
-        rounds = self._effort.slow if job.rounds >= SLOW else self._effort.rounds
-        self._fill(row, *interleave(self._contenders, rounds, ask), pick)
+        self._fill(row, *self._interleaved(self._effort.slow if is_slow else self._effort.rounds, ask), pick)
 
     def _side_by_side(self, job: Job) -> Readings:
         """Each reading comes from a fresh process, since a process's memory only grows."""
@@ -162,18 +192,12 @@ class Measures:
                 waves[contender] = max(1, _runs_for(warm_up) // job.at_once)
             return ask_once(contender, waves.get(contender, 1) * job.at_once)
 
-        is_slow = job.at_once >= SLOW
-        contenders = self._contenders if job.at_once <= SLOW else [c for c in self._contenders if c in QUICK]
-        figures, reasons = interleave(contenders, self._effort.slow if is_slow else self._effort.rounds, ask)
-        return figures, reasons | {c: "too slow to repeat" for c in self._contenders if c not in contenders}
+        rounds = self._effort.slow if job.at_once >= SLOW else self._effort.rounds
+        return self._interleaved(rounds, ask, is_long=job.at_once > SLOW)
 
     def _fill(self, row: str, figures: dict[str, list[dict[str, float]]], reasons: dict[str, str], pick: Pick) -> None:
         cells: dict[str, Cell] = {name: Figure.of(map(pick, readings)) for name, readings in figures.items()}
         self.table[row] = {**cells, **reasons}
-
-
-QUICK = ("turnstile", "bare")
-"""The contenders of the quick bench, and of what takes the others minutes."""
 
 
 def _runs_for(answer: Answer) -> int:

@@ -57,6 +57,9 @@ PEERS = {
     )
 }
 
+QUICK = ("turnstile", "bare")
+"""The contenders of the quick bench; they are also measured where the others would take minutes."""
+
 PLOT = Peer("plot", "plot", ("matplotlib==3.11.2",))
 """Not a contender: what draws the plot."""
 

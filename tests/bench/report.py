@@ -1,6 +1,6 @@
 """The results as Markdown, from the JSON that a bench wrote.
 
-A cell is ``2,160 ±40 (14×)``: the median, half the distance between the quartiles, and how many times better ours is.
+A cell is ``2,160 ±40 (430×)``: the median, half the distance between the quartiles, and its multiple of the bare loop's.
 """
 
 from __future__ import annotations
@@ -37,73 +37,98 @@ class Bench:
 
 def markdown(bench: Bench) -> str:
     """The whole page."""
-    titles = [PEERS[name].title for name in bench.contenders]
+    rows = [row for row in ROWS if row.name in bench.table]
+    verdicts = [verdict for row in rows for verdict in verdicts_of(bench.table, row)]
+    missed = [verdict for verdict in verdicts if not verdict.reached]
+    heads = ["what", "unit", *(PEERS[name].title for name in bench.contenders), "must", "is", "reached"]
     parts = [
         "# Turnstile beside its peers",
-        f"{bench.machine}. Medians with their spread; in brackets, how many times better Turnstile is.",
-        _table(["what", "unit", *titles], (_cells(bench, row) for row in ROWS if _is_shown(bench, row))),
-        "## What must be reached",
-        _table(["what", "must", "is", "reached"], filter(None, (_verdict(bench.table, bar) for bar in BARS))),
+        f"{bench.machine}. Medians with their spread; in brackets, the multiple of the bare loop's figure.",
+        f"Turnstile reaches {len(verdicts) - len(missed)} of the {len(verdicts)} bars that it has set itself.",
+        table(heads, (_cells(bench, row) for row in rows)),
+        "## Bars that are missed",
+        bullets(f"{verdict.row.title}: must be {verdict.must}, is {verdict.got}" for verdict in missed),
         "## Where a peer is better",
-        "\n".join(_behind(bench)) or "Nowhere.",
+        bullets(behind(bench, bench.contenders)),
         "## Versions",
-        "\n".join(f"- {PEERS[name].title}: {versions}" for name, versions in bench.versions.items()),
+        bullets(f"{PEERS[name].title}: {versions}" for name, versions in bench.versions.items()),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def advantage(table: Table, row: Row, contender: str) -> float | None:
+def _cells(bench: Bench, row: Row) -> list[str]:
+    cells = bench.table[row.name]
+    texts = []
+    for contender in bench.contenders:
+        text = cell(cells.get(contender, ""))
+        times = against_bare(bench.table, row, contender)
+        texts.append(f"{text} ({number(times)}×)" if times and contender != "bare" else text)
+    verdicts = verdicts_of(bench.table, row)
+    lines = (
+        [verdict.must for verdict in verdicts],
+        [verdict.got for verdict in verdicts],
+        ["yes" if verdict.reached else "**no**" for verdict in verdicts],
+    )
+    return [row.full_title, row.unit, *texts, *("<br>".join(line) for line in lines)]
+
+
+def cell(value: Cell) -> str:
+    """A figure with its spread, or why there is none."""
+    if isinstance(value, str):
+        return value or NOTHING
+    return f"{number(value.median)} ±{number((value.high - value.low) / 2)}"
+
+
+def against_bare(figures: Table, row: Row, contender: str) -> float | None:
+    """A contender's figure as a multiple of the bare loop's."""
+    theirs, bare = median(figures, row.name, contender), median(figures, row.name, "bare")
+    return theirs / bare if theirs and bare else None
+
+
+def advantage(figures: Table, row: Row, contender: str) -> float | None:
     """How many times better our figure is than a contender's; below 1, the contender's is better."""
-    ours, theirs = median(table, row.name, OURS), median(table, row.name, contender)
+    ours, theirs = median(figures, row.name, OURS), median(figures, row.name, contender)
     if not ours or not theirs:
         return None
     return ours / theirs if row.more_is_better else theirs / ours
 
 
-def _is_shown(bench: Bench, row: Row) -> bool:
-    return bool(row.missing) or row.name in bench.table
-
-
-def _cells(bench: Bench, row: Row) -> list[str]:
-    cells = bench.table.get(row.name, {})
-    texts = []
-    for contender in bench.contenders:
-        text = _cell(cells.get(contender, row.missing if contender == OURS else ""))
-        times = advantage(bench.table, row, contender)
-        texts.append(f"{text} ({number(times)}×)" if times and contender != OURS else text)
-    return [row.title, row.unit, *texts]
-
-
-def _cell(cell: Cell) -> str:
-    if isinstance(cell, str):
-        return cell or NOTHING
-    return f"{number(cell.median)} ±{number((cell.high - cell.low) / 2)}"
-
-
-def _verdict(table: Table, bar: Bar) -> list[str] | None:
-    measured = bar.measured(table)
-    if measured is None:
-        return None
-    row = BY_NAME[bar.row]
-    sign = "≥" if row.more_is_better else "≤"
-    if bar.of:
-        whose = PEERS[bar.of].title if bar.of in PEERS else f"the {bar.of}"
-        what = f"its own {BY_NAME[bar.of_row].title}" if bar.of == OURS else whose
-        must, got = f"{sign} {_ratio(bar.bound)} of {what}", _ratio(measured)
-    else:
-        must, got = f"{sign} {number(bar.bound)} {row.unit}", f"{number(measured)} {row.unit}"
-    return [row.title, must, got, "yes" if bar.is_met(measured) else "**no**"]
-
-
-def _behind(bench: Bench) -> Iterator[str]:
+def behind(bench: Bench, contenders: Sequence[str]) -> Iterator[str]:
+    """Row by row, which of these contenders are better, and by how much."""
     for row in ROWS:
         better = [
-            f"{PEERS[contender].title} ({number(1 / times)}×)"
-            for contender in bench.contenders
+            f"{row.whose(contender)} ({number(1 / times)}×)"
+            for contender in contenders
             if contender != OURS and (times := advantage(bench.table, row, contender)) and times < 1
         ]
         if better:
-            yield f"- {row.title}: {', '.join(better)}"
+            yield f"{row.title}: {', '.join(better)}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A bar, what was measured, and whether that reaches it."""
+
+    row: Row
+    must: str
+    got: str
+    reached: bool
+
+
+def verdicts_of(figures: Table, row: Row) -> list[Verdict]:
+    """The verdicts on the bars of a row that can be told."""
+    measured = [(bar, bar.measured(figures)) for bar in BARS if bar.row == row.name]
+    return [_verdict(row, bar, value) for bar, value in measured if value is not None]
+
+
+def _verdict(row: Row, bar: Bar, measured: float) -> Verdict:
+    sign = "≥" if row.more_is_better else "≤"
+    if bar.of:
+        what = f"its own {BY_NAME[bar.of_row].title}" if bar.of == OURS else row.whose(bar.of)
+        must, got = f"{sign} {_ratio(bar.bound)} of {what}", _ratio(measured)
+    else:
+        must, got = f"{sign} {number(bar.bound)} {row.unit}", f"{number(measured)} {row.unit}"
+    return Verdict(row, must, got, bar.is_met(measured))
 
 
 def _ratio(value: float) -> str:
@@ -117,9 +142,15 @@ def number(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2g}"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def bullets(lines: Iterable[str]) -> str:
+    """A list in Markdown."""
+    return "\n".join(f"- {line}" for line in lines) or "None."
 
 
 def from_json(data: dict[str, dict[str, dict[str, dict[str, float] | str]]]) -> Table:

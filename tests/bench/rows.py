@@ -21,14 +21,25 @@ class Row:
         title: What is measured.
         unit: Of the figures.
         more_is_better: As with runs a second.
-        missing: Why nobody has a figure yet.
+        floor: What stands in the bare loop's column, where that is something else.
     """
 
     name: str
     title: str
     unit: str
     more_is_better: bool = False
-    missing: str = ""
+    floor: str = ""
+
+    @property
+    def full_title(self) -> str:
+        """What is measured, and beside what."""
+        return f"{self.title}, beside {self.floor}" if self.floor else self.title
+
+    def whose(self, contender: str) -> str:
+        """A contender's name in this row."""
+        if contender not in PEERS:
+            return f"the {contender}"
+        return self.floor if contender == "bare" and self.floor else PEERS[contender].title
 
 
 ROWS = (
@@ -50,15 +61,20 @@ ROWS = (
     Row("http_runs_1000", "runs of 5 rounds over HTTP, 1,000 at once", "runs/s", more_is_better=True),
     Row("cold", "cold start: import and build an agent", "ms"),
     Row("cold_memory", "resident memory after a cold start", "MiB"),
-    Row("import", "`import turnstile`, beside `import httpx`", "ms"),
-    Row("log_line", "a line of the log, beside structlog alone", "µs"),
-    Row("machine_step", "a step of the machine, beside a trigger of `transitions` alone", "µs"),
+    Row("import", "`import turnstile`", "ms", floor="`import httpx`"),
+    Row("log_line", "a line of the log", "µs", floor="structlog alone"),
+    Row("machine_step", "a step of the machine", "µs", floor="a trigger of `transitions` alone"),
     Row("journal_100", "journal, added to a turn, of 100", "ms"),
     Row("journal_500", "journal, added to a turn, of 500", "ms"),
-    Row("journal_bytes_100", "journal, a turn of 100", "bytes"),
-    Row("journal_bytes_500", "journal, a turn of 500", "bytes"),
-    Row("resume", "resume of a 1,000-turn run", "ms", missing="not built yet"),
-    Row("stream", "a chunk of a stream", "µs", missing="not built yet"),
+    Row("journal_bytes_10", "journal, bytes of a turn, of 10", "bytes"),
+    Row("journal_bytes_100", "journal, bytes of a turn, of 100", "bytes"),
+    Row("journal_bytes_500", "journal, bytes of a turn, of 500", "bytes"),
+    Row("journal_bytes_1000", "journal, bytes of a turn, of 1,000", "bytes"),
+    Row("journal_commits", "journal, commits of a turn", "commits"),
+    Row("journal_at_once", "journal, 100 runs at once", "events/s", more_is_better=True, floor="`aiosqlite` alone"),
+    Row("resume", "resume of a run of 1,000 turns", "ms"),
+    Row("stream", "a chunk of a stream of 5,000", "µs"),
+    Row("first", "the first chunk of a paced stream", "ms"),
 )
 
 
@@ -106,12 +122,18 @@ BARS = (
     Bar("runs_1000", 0.9, of=OURS, of_row="runs_1"),
     Bar("runs_10000", 0.8, of=OURS, of_row="runs_1000"),
     Bar("memory_1000", 20),
+    Bar("memory_10000", 20),
     Bar("http_runs_1000", 3.0, of="bare"),
     Bar("http_runs_1000", 1.0, of=OURS, of_row="http_runs_1"),
     Bar("journal_500", 3.0, of="bare"),
     Bar("journal_500", 1 / 8, of="langgraph"),
     Bar("journal_bytes_500", 2500),
     Bar("journal_bytes_500", 1.1, of=OURS, of_row="journal_bytes_100"),
+    Bar("journal_bytes_1000", 1.1, of=OURS, of_row="journal_bytes_100"),
+    Bar("journal_at_once", 5.0, of="bare"),
+    Bar("resume", 150),
+    Bar("stream", 35),
+    Bar("first", 1.5, of="bare"),
     Bar("cold", 1.5, of="bare"),
     Bar("cold_memory", 45),
     Bar("import", 1.0, of="bare"),

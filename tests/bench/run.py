@@ -15,8 +15,8 @@ import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 
-from measures import QUICK, SECTIONS, Effort, Measures
-from peers import HERE, PEERS, PLOT, make_environment
+from measures import SECTIONS, Effort, Measures
+from peers import HERE, PEERS, PLOT, QUICK, make_environment
 from processes import ENVIRONMENT, ModelServer, note
 from report import Bench, markdown
 
@@ -41,9 +41,9 @@ def main() -> None:
     name = "bench" if is_whole and len(contenders) == len(PEERS) and not options.quick else "partial"
     target = HERE / "results" / ("quick" if options.quick and is_whole else name)
     target.parent.mkdir(exist_ok=True)
+    target.with_suffix(".json").write_text(json.dumps(asdict(bench), indent=1, ensure_ascii=False) + "\n")
     page = markdown(bench)
     target.with_suffix(".md").write_text(page)
-    target.with_suffix(".json").write_text(json.dumps(asdict(bench), indent=1, ensure_ascii=False) + "\n")
     if name == "bench":
         make_environment(PLOT)
         plot = [PLOT.python, HERE / "plot.py", target.with_suffix(".json"), target.with_suffix(".svg")]

@@ -5,8 +5,8 @@ A contender is a module of `contenders` with
 - ``COLD``: source text that imports the framework and builds an agent, and sends nothing,
 - ``build(job)``: gives a function that does one whole run and gives its final text, or an awaitable of it,
 - ``listen(job)``: gives a function that has one reply streamed, and calls what it is given with each piece of text,
-- ``leave(job)``: a run of that many rounds, kept in the job's journal and left before the last reply; gives, when awaited,
-  a function that goes on with it from the file alone, and gives its final text.
+- ``leave(job)``: awaits a run of that many rounds, kept in the job's journal and left before the last reply; gives a
+  function that goes on with it from the file alone, and gives its final text.
 
 It imports its framework inside of functions only, and raises `Unsupported` for work that the framework cannot do.
 """
