@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
 from math import isfinite
 from types import NoneType, UnionType
@@ -167,7 +167,7 @@ def _writer(kind: type, forms: Mapping[str, Form]) -> Callable[[object], JsonVal
 def _reader(kind: type, forms: Mapping[str, Form]) -> Callable[[JsonValue], object]:
     readers = [form.read for form in forms.values()]
     names = (*forms,)
-    required = {field.name for field in fields(kind) if field.default is field.default_factory is MISSING}
+    required = {field.name for field in fields(kind) if not has_default(field)}
 
     def read(value: JsonValue) -> object:
         if isinstance(value, dict) and (*value,) == names:  # as it was written here
@@ -178,6 +178,11 @@ def _reader(kind: type, forms: Mapping[str, Form]) -> Callable[[JsonValue], obje
         return _read_by_name(value, kind, forms, required)
 
     return read
+
+
+def has_default(field: Field[object]) -> bool:
+    """Whether a record may lack a field."""
+    return field.default is not MISSING or field.default_factory is not MISSING
 
 
 def _read_by_name(value: JsonValue, kind: type, forms: Mapping[str, Form], required: AbstractSet[str]) -> object:
