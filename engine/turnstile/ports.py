@@ -131,7 +131,7 @@ class ToolWork:
         run_id: The run.
         deps: What the user handed to the run for its tools.
         parallel: How many calls run at once.
-        stop: Done when the tools should end: no call starts any more, running ones are cancelled and get a grace period.
+        stop: Done when the tools should end: no call starts any more, running ones are cancelled and get some time.
         notify: Takes `ToolStarted`, `ToolProgress` and each `ToolResult` as they come, from any thread.
         begin: Keeps the intent to run a call, and tells whether it may start; awaited before each does. It returns at
             once for the calls that `ToolRunner.opening` named.
