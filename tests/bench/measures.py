@@ -7,14 +7,16 @@ import json
 import os
 import subprocess
 import time
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from contenders.bare import message_of
 from figures import Cell, Figure, Table
 from journal_at_once import SIDES, rates
 from peers import HERE, PEERS, QUICK, Peer
 from processes import ENVIRONMENT, Answer, Figures, Readings, Worker, interleave, note
-from work import Job, ToolKind
+from work import PROMPT, Job, ToolKind
 
 Pick = Callable[[Figures], float]
 
@@ -130,7 +132,8 @@ class Measures:
             figures, reasons = self._side_by_side(Job(rounds=5, gives_way=True, at_once=at_once))
             self._fill(f"runs_{at_once}", figures, reasons, lambda figure: 1 / figure["cpu"])
             if at_once >= SLOW:
-                self._fill(f"memory_{at_once}", figures, reasons, _per_run(at_once))
+                beyond = messages_kib(5) if at_once > SLOW else 0
+                self._fill(f"memory_{at_once}", figures, reasons, _per_run(at_once, beyond))
 
     def http_at_once(self) -> None:
         """Runs side by side, over HTTP."""
@@ -204,8 +207,22 @@ def _runs_for(answer: Answer) -> int:
     return max(1, min(5000, round(BLOCK / answer.figures["wall"])))
 
 
-def _per_run(at_once: int) -> Pick:
-    return lambda figure: figure["grown_kib"] / at_once
+def _per_run(at_once: int, beyond: float) -> Pick:
+    return lambda figure: figure["grown_kib"] / at_once - beyond
+
+
+def messages_kib(rounds: int) -> float:
+    """What the messages of a run alone take, as plain values that came as JSON."""
+    messages: list[object] = [{"role": "user", "content": PROMPT}]
+    for number in range(rounds + 1):
+        messages.append(message_of(Job(rounds=rounds), number))
+        messages.append({"role": "tool", "tool_call_id": f"call_{number}_0", "content": str(number)})
+    text = json.dumps(messages[:-1])
+    tracemalloc.start()
+    copies = [json.loads(text) for _ in range(100)]
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return size / len(copies) / 1024
 
 
 def _per_turn(what: str, rounds: int, unit: float) -> Pick:

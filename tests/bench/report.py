@@ -1,6 +1,6 @@
 """The results as Markdown, from the JSON that a bench wrote.
 
-A cell is ``2,160 ±40 (430×)``: the median, half the distance between the quartiles, and its multiple of the bare loop's.
+A cell is ``2,160 ±40 (430×)``: the median, half the distance between the quartiles, and how many bare loops that makes.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ ROWS = (
     Row("runs_1000", "runs of 5 rounds in process, 1,000 at once", "runs/s", more_is_better=True),
     Row("runs_10000", "runs of 5 rounds in process, 10,000 at once", "runs/s", more_is_better=True),
     Row("memory_1000", "memory a run while 1,000 are live", "KiB"),
-    Row("memory_10000", "memory a run while 10,000 are live", "KiB"),
+    Row("memory_10000", "memory a run beyond its messages while 10,000 are live", "KiB"),
     Row("http_runs_1", "runs of 5 rounds over HTTP, one at a time", "runs/s", more_is_better=True),
     Row("http_runs_100", "runs of 5 rounds over HTTP, 100 at once", "runs/s", more_is_better=True),
     Row("http_runs_1000", "runs of 5 rounds over HTTP, 1,000 at once", "runs/s", more_is_better=True),

@@ -21,13 +21,13 @@ RUNS = {"ours": 10, "reference": 200}  # of 20 turns each, as in budget_instruct
 LOOPS_A_TURN = 35.5
 """How many turns of the loop written by hand one of ours costs, in instructions; Pythons differ by a twentieth."""
 TURN = {
-    "records a turn, of 20": 4.9,
-    "records a turn, of 200": 5.0,
-    "bytes a turn, of 20": 774.0,
-    "bytes a turn, of 200": 772.0,
-    "commits a turn, of 20": 4.95,
-    "bytes held a turn": 1550.0,
-    "blocks held a turn": 30.0,
+    "records a turn, of 20": 5.9,
+    "records a turn, of 200": 6.0,
+    "bytes a turn, of 20": 1190.0,
+    "bytes a turn, of 200": 1190.0,
+    "commits a turn, of 20": 2.1,
+    "bytes held a turn": 2091.0,
+    "blocks held a turn": 33.0,
 }
 
 
