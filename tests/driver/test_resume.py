@@ -497,7 +497,7 @@ async def test_a_changed_tool_stops_the_resume() -> None:
     async with first.start("go", run_id="r") as run:
         await run.step()
     second = Agent(ScriptedModel(answering), tools=[Work().tool("pay", "read"), Work().tool("look")], store=store)
-    with pytest.raises(Changed, match=r"tool pay was [0-9a-f]{64}, is [0-9a-f]{64}; tool look was not there, is"):
+    with pytest.raises(Changed, match=r"tool pay was [0-9a-f]{16}, is [0-9a-f]{16}; tool look was not there, is"):
         await second.resume("r")
     again = await second.resume("r", accept_changes=True)
     assert (await again.finish()).ok

@@ -9,9 +9,11 @@ from turnstile.cli.runs import standing, to_the_second
 from turnstile.cli.screen import Screen, json_text, one_line
 from turnstile.cli.storing import machine_of, opened, read_run
 from turnstile.cli.wording import duration, spent
+from turnstile.core.events import ChangesAccepted
 from turnstile.core.messages import Message, Reply, UserTurn
 from turnstile.core.step import Transition
 from turnstile.core.strict_json import JsonValue
+from turnstile.driver import changed
 from turnstile.replay import Receipt, Replay, receipts, summary_of
 
 SHOWN = 76  # characters of a message's first line: with its beginning it fits into 80
@@ -56,6 +58,10 @@ def _header(replay: Replay, holder: str) -> Iterator[str]:
         yield f"  session  {one_line(start.session)}"
     if start.forked_from:
         yield f"  forked   from {one_line(start.forked_from)}"
+    for place, (record, before) in enumerate(zip(records[1:], replay.states, strict=False), 2):
+        if isinstance(record.event, ChangesAccepted):
+            names = ", ".join(name for name, *_ in changed(before.fingerprints, record.event.fingerprints))
+            yield f"  changed  {one_line(names, SHOWN - 30)}: accepted, as record {place} says"
     yield f"  prompt   {one_line(start.prompt, SHOWN - 8)}"
     stop = run.stop
     if stop is None:

@@ -41,6 +41,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+SHOWN_DIGITS = 16  # of a digest: 64 bits
+
 
 class TurnstileError(Exception):
     """Catches whatever Turnstile raises. Errors can be pickled and copied, so that they cross processes whole."""
@@ -178,13 +180,20 @@ class Changed(UsageError):
     """
 
     def __init__(self, run_id: str, changes: tuple[tuple[str, str | None, str | None], ...]) -> None:
-        shown = "; ".join(f"{name} was {was or 'not there'}, is {now or 'not there'}" for name, was, now in changes)
+        shown = "; ".join(f"{name} was {_short(was)}, is {_short(now)}" for name, was, now in changes)
         super().__init__(
             f"run {run_id!r} was begun under other things: {shown}; resume it where they are as they were, or accept "
             "the changes (accept_changes=True, --accept-changes), which the journal then says"
         )
         self.run_id = run_id
         self.changes = changes
+
+
+def _short(digest: str | None) -> str:
+    """A digest for people, who need only tell it from another."""
+    if digest is None:
+        return "not there"
+    return digest if len(digest) <= SHOWN_DIGITS or not digest.isalnum() else digest[:SHOWN_DIGITS]
 
 
 class InsideEventLoop(UsageError):
