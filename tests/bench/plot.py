@@ -47,7 +47,7 @@ def draw(source: Path, target: Path) -> None:
     axes.axvline(1, color=INK, linewidth=1.5)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
-    axes.set_yticks(range(len(rows)), [row.title.replace("`", "") for row in rows])
+    axes.set_yticks(range(len(rows)), [row.full_title.replace("`", "") for row in rows])
     axes.invert_yaxis()
     axes.grid(axis="both", color="#d0d7de", linewidth=0.6)
     axes.spines[["top", "right", "left"]].set_visible(False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from figures import Figure, Table
-from peers import PEERS
+from peers import PEERS, QUICK
 
 OURS = "turnstile"
 BEST_FRAMEWORK = "best framework"
@@ -150,3 +150,10 @@ def median(table: Table, row: str, contender: str) -> float | None:
         return best(known) if known else None
     cell = cells.get(contender)
     return cell.median if isinstance(cell, Figure) else None
+
+
+def best_peer(table: Table, row: Row) -> tuple[str, float] | None:
+    """The contender with the best figure of a row, besides ours and the bare loop, and that figure."""
+    known = [(name, value) for name in PEERS if name not in QUICK and (value := median(table, row.name, name))]
+    best = max if row.more_is_better else min
+    return best(known, key=lambda one: one[1]) if known else None

@@ -1,0 +1,101 @@
+"""Writes the section "Speed" of the project's README from the results of the last whole bench.
+
+Usage: ``python readme.py``. The section stands before "Limits and status", and is written anew if it is there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from peers import HERE, PEERS, QUICK, ROOT
+from report import Bench, behind, bullets, cell, from_json, number, table, verdicts_of
+from rows import BY_NAME, OURS, ROWS, Row, best_peer
+
+SHOWN = (
+    "turn_10",
+    "turn_1000",
+    "http_10",
+    "http_100",
+    "stream",
+    "first",
+    "parallel_async",
+    "parallel_threads",
+    "runs_1000",
+    "memory_1000",
+    "http_runs_1000",
+    "journal_500",
+    "journal_bytes_500",
+    "resume",
+    "cold",
+)
+BEFORE = "## Limits and status\n"
+
+INTRODUCTION = """\
+One run of `make bench` measures Turnstile, a loop written by hand over `httpx`, and five frameworks on the same scripted
+work. A turn is a model call with the tool calls that follow it. Figures are medians; how large they are depends on the
+machine, so compare those of a line. Turnstile writes its JSON log in all of them. Here:
+"""
+
+REPEAT = """\
+There are [all rows, with spread and versions](tests/bench/results/bench.md), [a
+picture](tests/bench/results/bench.svg), and [what a figure means](tests/bench/README.md). To repeat it on a machine that does nothing else:
+
+```sh
+make bench         # everything, about half an hour on 2 cores
+make bench-quick   # Turnstile and the bare loop; under 4 minutes
+```
+"""
+
+LOOP = """\
+The loop written by hand keeps no journal unless its row says so, and checks, logs and limits nothing. Where it is
+faster, that is what these cost.
+"""
+
+
+def section(bench: Bench) -> str:
+    """The section, heading and all."""
+    rows = [BY_NAME[name] for name in SHOWN if name in bench.table]
+    verdicts = [verdict for row in ROWS for verdict in verdicts_of(bench.table, row)]
+    missed = [verdict for verdict in verdicts if not verdict.reached]
+    others = [name for name in bench.contenders if name not in QUICK]
+    parts = [
+        "## Speed",
+        f"{INTRODUCTION}{bench.machine}.",
+        table(["what", "unit", PEERS[OURS].title, "bare loop", "best peer"], (_line(bench, row) for row in rows)),
+        REPEAT.rstrip(),
+        "A framework is better, and so many times, at:",
+        bullets(behind(bench, others)),
+        LOOP.rstrip(),
+        f"Of the {len(verdicts)} bars that the project has set itself, this run missed {len(missed)}:",
+        bullets(f"{one.row.full_title}: must be {one.must}, is {one.got}" for one in missed),
+    ]
+    return "\n\n".join(parts) + "\n\n"
+
+
+def _line(bench: Bench, row: Row) -> list[str]:
+    cells = bench.table[row.name]
+    best = best_peer(bench.table, row)
+    figures = [cell(cells.get(name, "")).partition(" ±")[0] for name in QUICK]
+    return [row.full_title, row.unit, *figures, f"{number(best[1])} ({PEERS[best[0]].title})" if best else "–"]
+
+
+def put(page: str, text: str) -> str:
+    """A page with that section in the place of an older one, or before the last section."""
+    without = re.sub(r"^## Speed\n.*?(?=^## )", "", page, flags=re.DOTALL | re.MULTILINE)
+    if BEFORE not in without:
+        message = f"README.md must have the heading {BEFORE.strip()!r}, which the section stands before"
+        raise SystemExit(message)
+    return without.replace(BEFORE, text + BEFORE, 1)
+
+
+def main() -> None:
+    """Write it."""
+    data = json.loads((HERE / "results" / "bench.json").read_text())
+    readme = Path(ROOT / "README.md")
+    readme.write_text(put(readme.read_text(), section(Bench(from_json(data), data["machine"], data["versions"]))))
+
+
+if __name__ == "__main__":
+    main()
