@@ -208,7 +208,7 @@ def _runs_for(answer: Answer) -> int:
 
 
 def _per_run(at_once: int, beyond: float) -> Pick:
-    return lambda figure: figure["grown_kib"] / at_once - beyond
+    return lambda figure: max(0.0, figure["grown_kib"] / at_once - beyond)
 
 
 def messages_kib(rounds: int) -> float:

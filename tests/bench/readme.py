@@ -33,14 +33,15 @@ SHOWN = (
 BEFORE = "## Limits and status\n"
 
 INTRODUCTION = """\
-One run of `make bench` measures Turnstile, a loop written by hand over `httpx`, and five frameworks on the same scripted
-work. A turn is a model call with the tool calls that follow it. Figures are medians; how large they are depends on the
-machine, so compare those of a line. Turnstile writes its JSON log in all of them. Here:
+One run of `make bench` measures Turnstile, a loop written by hand over `httpx`, and five frameworks on the same
+scripted work. A turn is a model call with the tool calls that follow it. Figures are medians; how large they are
+depends on the machine, so compare those of a line. Turnstile writes its JSON log in all of them. Here:
 """
 
 REPEAT = """\
-There are [all rows, with spread and versions](tests/bench/results/bench.md), [a
-picture](tests/bench/results/bench.svg), and [what a figure means](tests/bench/README.md). To repeat it on a machine that does nothing else:
+There are [all rows, with spread and versions](tests/bench/results/bench.md),
+[a picture](tests/bench/results/bench.svg), and [what a figure means](tests/bench/README.md). To repeat it on a machine
+that does nothing else:
 
 ```sh
 make bench         # everything, about half an hour on 2 cores
