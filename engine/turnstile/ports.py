@@ -288,7 +288,8 @@ class Store(Protocol):
 
         Raises:
             RunExists: There is a run of that id; nothing was changed.
-            SessionBusy: Another run of its session is under way: it is not finished, and somebody holds its lease.
+            SessionBusy: Another run of its session is under way: it is not finished, and somebody holds its lease. Or
+                one has begun since this one looked what was said before (`RunStarted.previous`).
         """
 
     async def claim(self, run_id: str, deliver: Deliver) -> Lease:

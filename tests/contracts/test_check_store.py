@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -263,6 +264,15 @@ class KnowsNoSessions(MemoryStore):
         pass
 
 
+class MissesWhatWasSaid(MemoryStore):
+    """Lets a run begin that has not heard the newest of its session."""
+
+    async def create(self, start: Record, summary: Summary, deliver: Deliver) -> Lease:
+        """As if nobody had looked."""
+        assert isinstance(start.event, RunStarted)
+        return await super().create(start._replace(event=replace(start.event, previous=None)), summary, deliver)
+
+
 class BlocksForWhatIsLeft(MemoryStore):
     """Takes a run that nobody drives for one that is under way."""
 
@@ -434,6 +444,7 @@ BROKEN: dict[str, tuple[type[MemoryStore], ...]] = {
     "stale_release_frees_nothing": (ReleasesForAnybody,),
     "the_end_releases": (KeepsEndedRunsHeld, AsksForNoLease),
     "one_run_a_session": (KnowsNoSessions,),
+    "nothing_is_missed_in_a_session": (MissesWhatWasSaid,),
     "others_do_not_block": (BlocksForWhatIsLeft,),
     "letters_reach_the_holder": (DeliversNothing,),
     "letters_wait": (DeliversOnlyNew, NeverReleases),

@@ -87,7 +87,8 @@ class RunStarted(Event):
         output_schema: JSON Schema of the answer, when it is not plain text.
         origin: How the command line found the agent, such as ``my_module:agent``; empty for one that a program made.
         forked_from: The run that this one shares its beginning with, as ``run@seq``; empty for most.
-        previous: The run of its session that it goes on from; ``None`` for the first.
+        previous: The run of its session that it goes on from, the newest then; empty for the first of a session, and
+            ``None`` where nobody looked.
     """
 
     run_id: str

@@ -20,7 +20,7 @@ async def going_on(outside: Outside, start: RunStarted) -> RunStarted:
     assert start.session is not None  # noqa: S101 - who calls has asked
     newest = await outside.store.newest(start.session)
     if newest is None:
-        return start
+        return replace(start, previous="")
     records = await outside.store.load(newest)
     try:
         said = fold(outside.machine, (record.event for record in records)).messages

@@ -145,6 +145,19 @@ async def one_run_a_session(case: Case) -> None:
     await refused(SessionBusy, case.other.claim(first.run_id, ignore))
 
 
+async def nothing_is_missed_in_a_session(case: Case) -> None:
+    """A run that goes on from another than its session's newest is not created: it has not heard what that one said."""
+    session = new_name()
+    first = RunStarted(new_name(), "prompt", session=session, previous="")
+    await case.end(await case.store.create(Record(first), LIVE, ignore))
+    for previous in ("", new_name()):
+        missing = RunStarted(new_name(), "prompt", session=session, previous=previous)
+        await refused(SessionBusy, case.other.create(Record(missing), LIVE, ignore))
+        same(await case.store.load(missing.run_id), ())
+    heard = RunStarted(new_name(), "prompt", session=session, previous=first.run_id)
+    await case.end(await case.other.create(Record(heard), LIVE, ignore))
+
+
 async def others_do_not_block(case: Case) -> None:
     """A run that has ended, that nobody holds, or that is of another session or of none, keeps no session busy."""
     session = new_name()
@@ -167,5 +180,6 @@ LEASES: tuple[Check, ...] = (
     stale_release_frees_nothing,
     the_end_releases,
     one_run_a_session,
+    nothing_is_missed_in_a_session,
     others_do_not_block,
 )

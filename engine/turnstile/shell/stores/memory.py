@@ -67,6 +67,8 @@ class MemoryStore:
                 raise RunExists(begun.run_id)
             self._refuse_rivals(begun.run_id, begun.session)
             if begun.session is not None:
+                if begun.previous not in (None, self._newest.get(begun.session, "")):
+                    raise SessionBusy(begun.session)
                 self._newest[begun.session] = begun.run_id
             while len(self._runs) >= self._keep:
                 self._forget_one()

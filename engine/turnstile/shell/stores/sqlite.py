@@ -26,12 +26,13 @@ from turnstile.core.errors import (
     RunExists,
     RunFinished,
     RunIsLeased,
+    SessionBusy,
     StoreError,
     UsageError,
 )
 from turnstile.core.events import Event, RunStarted
 from turnstile.ports import Deliver, Lease, Record, Summary
-from turnstile.shell.stores import sqlite_rows
+from turnstile.shell.stores import sqlite_lists, sqlite_rows
 from turnstile.shell.stores.common import refuse_other_letters
 from turnstile.shell.stores.leases import HolderUnknown, Leases, Watch
 from turnstile.shell.stores.sqlite_file import Channel
@@ -104,6 +105,8 @@ class SQLiteStore(Reading):
             if sqlite_rows.head(connection, self._place, run_id) is not None:
                 raise RunExists(run_id)
             self._leases.refuse_rivals(connection, run_id, session, watch)
+            if session and begun.previous not in (None, sqlite_lists.newest(connection, session) or ""):
+                raise SessionBusy(session)
             epoch = self._leases.take(connection, sqlite_rows.begin(connection, begun, record, stands))
             self._writer.trust(run_id)
             return epoch
