@@ -1,6 +1,6 @@
 """Writes the section "Speed" of the project's README from the results of the last whole bench.
 
-Usage: ``python readme.py [--check]``. The section stands before "Limits and status", and is written anew if it is there.
+Usage: ``python readme.py [--check]``. The section stands before "Limits and status", and replaces an older one.
 A check writes nothing, and ends with status 1 when the README says something else.
 """
 
