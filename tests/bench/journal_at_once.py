@@ -99,18 +99,18 @@ SIDES = {"turnstile": "SQLiteStore", "bare": "aiosqlite, a transaction an event"
 """The two ways that the bar compares."""
 
 
-def rates() -> dict[str, list[float]]:
+def rates(rounds: int) -> dict[str, list[float]]:
     """Events a second of each way, round by round, measured in the environment that has both."""
     make_environment(HOME)
-    done = subprocess.run([HOME.python, __file__, "measure"], env=ENVIRONMENT, check=True, capture_output=True)
+    done = subprocess.run([HOME.python, __file__, str(rounds)], env=ENVIRONMENT, check=True, capture_output=True)
     readings: dict[str, list[float]] = json.loads(done.stdout)
     return readings
 
 
-def measured() -> dict[str, list[float]]:
+def measured(rounds: int) -> dict[str, list[float]]:
     """All ways in turn, in an order drawn anew for each round."""
     readings: dict[str, list[float]] = {way: [] for way in WAYS}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for way in random.sample(list(WAYS), len(WAYS)):
             with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as folder:  # on a disk, which /tmp may not be
                 start = time.perf_counter()
@@ -121,7 +121,7 @@ def measured() -> dict[str, list[float]]:
 
 def show() -> int:
     """Print the medians of all ways, and give the exit status."""
-    medians = {way: statistics.median(readings) for way, readings in rates().items()}
+    medians = {way: statistics.median(readings) for way, readings in rates(ROUNDS).items()}
     ours_rate, theirs = (medians[way] for way in SIDES.values())
     print(f"{RUNS} runs at once, {EVENTS + 1} events each, on one file; median of {ROUNDS}")
     for way, rate in medians.items():
@@ -135,7 +135,7 @@ async def _to_end(work: Work, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["measure"]:
-        json.dump(measured(), sys.stdout)
+    if sys.argv[1:]:
+        json.dump(measured(int(sys.argv[1])), sys.stdout)
     else:
         sys.exit(show())

@@ -119,7 +119,7 @@ class Measures:
             if rounds in {100, 500}:
                 self._fill(f"journal_{rounds}", *readings, _per_turn("added", rounds, 1e3))
         note("journal_at_once")
-        readings_of = rates()
+        readings_of = rates(self._effort.rounds)
         self.table["journal_at_once"] = {side: Figure.of(readings_of[way]) for side, way in SIDES.items()}
 
     def resume(self) -> None:

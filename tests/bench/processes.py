@@ -18,7 +18,7 @@ from peers import HERE, PEERS, QUICK
 from work import Job
 
 PATIENCE = 300  # seconds for one answer
-ENOUGH = 20  # seconds after which a peer's readings of a row are not repeated any more
+ENOUGH = 15  # seconds after which a peer's readings of a row are not repeated any more
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.upper().endswith(("_PROXY", "_API_KEY"))}
 """What every process gets: no proxy may stand between a contender and the model server, and no key is needed."""

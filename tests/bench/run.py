@@ -20,7 +20,7 @@ from peers import HERE, PEERS, PLOT, QUICK, make_environment
 from processes import ENVIRONMENT, ModelServer, note
 from report import Bench, markdown
 
-FULL = Effort(rounds=7, slow=3)
+FULL = Effort(rounds=5, slow=3)
 FAST = Effort(rounds=3, slow=1)
 SHOWN = ("turnstile-agent", "transitions", "structlog", "orjson", "pydantic", "httpx", "httpx2", "openai", "langgraph",
          "langchain-core", "pydantic-ai-slim", "openai-agents", "apache-burr", "smolagents")  # fmt: skip
