@@ -248,10 +248,13 @@ async def stumble(ctx: ToolContext) -> str:
 
 @tool(access="read")
 async def stop(ctx: ToolContext) -> str:
-    """Have the run stopped."""
+    """Have the run stopped, and still be at work then."""
     stage: Stage = ctx.deps
+    done = await work("stop", ctx)
     stage.cancel()
-    return await work("stop", ctx)
+    while not any(isinstance(event, Cancelled) for event in stage.kept):  # noqa: ASYNC110 - no event says so
+        await asyncio.sleep(0)
+    return done
 
 
 @tool(access="write")
