@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from contenders.bare import message_of
 from figures import Cell, Figure, Table
-from journal_at_once import SIDES, rates
+from journal_at_once import FLOORS, OURS, rates
 from peers import HERE, PEERS, QUICK, Peer
 from processes import ENVIRONMENT, Answer, Figures, Readings, Worker, interleave, note
 from work import PROMPT, Job, ToolKind
@@ -120,7 +120,8 @@ class Measures:
                 self._fill(f"journal_{rounds}", *readings, _per_turn("added", rounds, 1e3))
         note("journal_at_once")
         readings_of = rates(self._effort.rounds)
-        self.table["journal_at_once"] = {side: Figure.of(readings_of[way]) for side, way in SIDES.items()}
+        for row, floor in FLOORS.items():
+            self.table[row] = {"turnstile": Figure.of(readings_of[OURS]), "bare": Figure.of(readings_of[floor])}
 
     def resume(self) -> None:
         """A long run that somebody left, from its file to its end, which is one reply away."""
