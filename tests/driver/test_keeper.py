@@ -181,6 +181,21 @@ async def test_a_receipt_that_could_not_be_kept_comes_with_the_next_write(caplog
     assert finished == ["a", "b"]
 
 
+async def test_a_receipt_that_comes_while_others_are_written_is_kept_soon() -> None:
+    """The next move may be an hour away, while another call is at work, and a crash until then would put it in doubt."""
+    store = Gated()
+    keeper = await opened(store)
+    store.begun.clear()
+    store.may_end.clear()
+    keeper.receipt(ToolResult("a", "pay", "done"), 1.0)
+    await store.begun.wait()
+    keeper.receipt(ToolResult("b", "pay", "done"), 2.0)
+    store.may_end.set()
+    assert keeper._flushing is not None
+    await keeper._flushing
+    assert await kept(store) == ["RunStarted", "CallFinished", "CallFinished"]
+
+
 async def test_a_lease_that_was_let_go_is_had_again() -> None:
     """A run that was left and is driven again by the same program goes on, if nobody had it meanwhile."""
     store = MemoryStore()

@@ -149,14 +149,16 @@ class Keeper:
 
     async def flush(self) -> None:
         """Keep the receipts that have come; what goes wrong shows when the next move is kept, which needs them too."""
-        async with self.turn:
-            self.collect()
-            if not self._owed:
-                return
-            try:
-                await self._append([], self.run, (), lambda: None)
-            except TurnstileError as error:
-                _log.info("receipts of run %s are not kept yet: %s", self.run.run_id, error)
+        while self._arrived or self._owed:  # while some are written, more may come
+            async with self.turn:
+                self.collect()
+                if not self._owed:  # who had the turn has kept them
+                    return
+                try:
+                    await self._append([], self.run, (), lambda: None)
+                except TurnstileError as error:
+                    _log.info("receipts of run %s are not kept yet: %s", self.run.run_id, error)
+                    return
 
     async def _append(
         self, records: Sequence[Record], after: RunState, letters: Sequence[int], then: Callable[[], None]
