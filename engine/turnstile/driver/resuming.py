@@ -77,6 +77,9 @@ async def find(outside: Outside, run_id: str, now: Fingerprints, *, accept_chang
         Changed: The machine, a model or a tool is not what it was.
         UsageError: The machine cannot have made this journal.
     """
+    entry = await outside.store.entry(run_id)
+    if entry is not None and entry.summary.state in {state.name for state in outside.machine.states if state.final}:
+        raise RunFinished(run_id, entry.summary.state)  # without a claim, which would keep others from saying the same
     mail = Mail(run_id)
     lease = await outside.store.claim(run_id, mail)
     try:

@@ -202,6 +202,12 @@ def _make(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         # An existing file is not even opened: closing it would drop all locks that this process has on it (fcntl(2)).
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        if os.name == "posix":  # a new file's name is safe from a power cut once its folder is written, too (fsync(2))
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     except FileExistsError:
         if not path.parent.is_dir():
             raise StoreUnreachable(
