@@ -308,8 +308,9 @@ class Store(Protocol):
     ) -> None:
         """Add records to a run's journal, all or none, and take letters out of its mailbox, as one transaction.
 
-        Once called it goes on, even when the task that awaits it is cancelled. A summary with a reason ends the run:
-        its lease is released, and its mailbox emptied.
+        Once called it goes on. A task that is cancelled meanwhile hears so when the records are kept, and of a failure
+        in place of that: the run acts on what it was told is kept. A summary with a reason ends the run: its lease is
+        released, and its mailbox emptied.
 
         Raises:
             RunIsLeased: Another has taken the lease over; nothing was changed.

@@ -17,6 +17,7 @@ from turnstile.core.run_state import begin_run
 from turnstile.core.step import step
 from turnstile.driver.keeper import Keeper, summary_of
 from turnstile.ports import Deliver, Lease, Record, Summary
+from turnstile.shell.stores.sqlite_writer import to_its_end
 from turnstile.stores import MemoryStore
 
 START = RunStarted("r", "go")
@@ -48,8 +49,8 @@ class Gated(MemoryStore):
     async def append(
         self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int] = ()
     ) -> None:
-        """Append, once it may, and although nobody awaits it any more."""
-        await asyncio.shield(asyncio.ensure_future(self._append(lease, records, summary, letters)))
+        """Append, once it may, although who awaits it is cancelled meanwhile."""
+        await to_its_end(asyncio.ensure_future(self._append(lease, records, summary, letters)))
 
     async def _append(
         self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int]
@@ -134,7 +135,10 @@ async def test_the_state_moves_when_the_journal_has_why() -> None:
 
 
 async def test_who_is_cancelled_while_it_is_kept_has_moved() -> None:
-    """The store goes on with what it was given; a run that did not would do the same once more."""
+    """The store goes on with what it was given; a run that did not would do the same once more.
+
+    And not before it is kept, or an effect would begin whose intent a crash takes away.
+    """
     store = Gated()
     keeper = await opened(store)
     store.begun.clear()
@@ -142,11 +146,12 @@ async def test_who_is_cancelled_while_it_is_kept_has_moved() -> None:
     keeping = asyncio.create_task(keeper.note([EffectBegun()], 1.0))
     await store.begun.wait()
     keeping.cancel()
+    await asyncio.sleep(0)
+    assert not keeper.run.in_flight
+    store.may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await keeping
     assert keeper.run.in_flight
-    store.may_end.set()
-    await keeper.note([], 2.0)
     assert await kept(store) == ["RunStarted", "EffectBegun"]
 
 
@@ -182,7 +187,7 @@ async def test_a_receipt_that_could_not_be_kept_comes_with_the_next_write(caplog
 
 
 async def test_a_receipt_that_comes_while_others_are_written_is_kept_soon() -> None:
-    """The next move may be an hour away, while another call is at work, and a crash until then would put it in doubt."""
+    """The next move may be an hour away while another call is at work, and a crash until then puts it in doubt."""
     store = Gated()
     keeper = await opened(store)
     store.begun.clear()

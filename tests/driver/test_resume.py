@@ -6,8 +6,10 @@ import asyncio
 import gc
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Literal
 
+import apsw
 import pytest
 
 from turnstile import Agent, Limits, Price, Tool, ToolCall, ToolResult, Usage, tool
@@ -28,7 +30,7 @@ from turnstile.core.messages import Reply
 from turnstile.core.receipts import idempotency_key
 from turnstile.driver import Recovery, Run
 from turnstile.ports import Lease, ModelRequest, Record, Summary
-from turnstile.stores import MemoryStore
+from turnstile.stores import MemoryStore, SQLiteStore
 from turnstile.testing import FrozenClock, ScriptedModel, call
 
 Access = Literal["read", "idempotent", "write"]
@@ -178,6 +180,32 @@ async def test_no_call_starts_whose_intent_is_not_kept() -> None:
     assert run.recovery.request_lost
     assert (await run.finish()).output == "pay: ok pay done"
     assert work.begun == ["pay"]
+
+
+async def test_who_is_cancelled_starts_no_call_whose_intent_is_not_kept(tmp_path: Path) -> None:
+    """A run that is cancelled while the disk is slow pays nothing that its journal does not know of."""
+    path, work = tmp_path / "runs.db", Work()
+    async with SQLiteStore(path) as store:
+        disk = apsw.Connection(str(path))
+
+        def answer(_: ModelRequest) -> Reply:
+            disk.execute("BEGIN IMMEDIATE")  # nothing is written from here on
+            return Reply(calls=(ToolCall("c", "pay", "{}"),), finish="tool_calls")
+
+        async with Agent(ScriptedModel(answer), tools=[work.tool("pay")], store=store).start("go", run_id="r") as run:
+            driving = asyncio.create_task(run.finish())
+            while run._unkept is None:  # noqa: ASYNC110 - a run tells nobody what it keeps at the moment
+                await asyncio.sleep(0)
+            driving.cancel()
+            for _ in range(10):  # a call that was begun would have run by then
+                await asyncio.sleep(0)
+            assert (work.begun, run.state) == ([], "await_model")
+            disk.execute("ROLLBACK")
+            with pytest.raises(asyncio.CancelledError):
+                await driving
+            await work.all_begun.wait()
+            assert any(isinstance(record.event, CallStarted) for record in await store.load("r"))
+        disk.close()
 
 
 @pytest.mark.parametrize(

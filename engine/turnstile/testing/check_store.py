@@ -178,13 +178,16 @@ async def an_append_is_one(case: Case) -> None:
 
 
 async def append_outlives_its_task(case: Case) -> None:
-    """An append that was called is kept, in its place, although the task that awaited it was cancelled."""
+    """An append that was called is kept, in its place, when the task that awaited it hears that it is cancelled."""
     lease = await case.begin()
     texts = [f"message {n}" for n in range(AT_ONCE)]
+    tasks: list[asyncio.Future[None]] = []
     for text in texts:
-        task = asyncio.ensure_future(case.store.append(lease, [Record(MessageInjected(text))], LIVE))
+        tasks.append(asyncio.ensure_future(case.store.append(lease, [Record(MessageInjected(text))], LIVE)))
         await asyncio.sleep(0)  # it is called now
-        task.cancel()
+        tasks[-1].cancel()
+    await asyncio.wait(tasks)
+    same([record.event for record in await case.other.load(lease.run_id)][1:], [*map(MessageInjected, texts)])
     await case.store.append(lease, [Record(Cancelled())], LIVE)
     kept = [record.event for record in await case.store.load(lease.run_id)]
     same(kept[1:], [*map(MessageInjected, texts), Cancelled()])

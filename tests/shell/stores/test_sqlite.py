@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import apsw
 import pytest
 
-from turnstile.core.errors import CodecError, ConfigurationError, NoSuchRun, UsageError
+from turnstile.core.errors import CodecError, ConfigurationError, NoSuchRun, StoreLocked, UsageError
 from turnstile.core.events import Cancelled, EffectBegun, Event, MessageInjected, RunStarted
 from turnstile.core.run_state import RunState
 from turnstile.ports import Lease, Letter, Record, Summary
@@ -129,7 +129,9 @@ def test_an_append_outlives_its_event_loop(path: Path) -> None:
         await asyncio.sleep(0)
         assert not task.done()
 
-    asyncio.run(leave())
+    loop = asyncio.new_event_loop()  # `asyncio.run` would wait for the task that it cancels
+    loop.run_until_complete(leave())
+    loop.close()
     other.execute("ROLLBACK")
     other.close()
     asyncio.run(store.aclose())
@@ -186,6 +188,28 @@ async def test_closing_writes_what_waits(path: Path) -> None:
     await store.aclose()
     async with SQLiteStore(path) as again:
         assert len(await again.load("run")) == 11
+
+
+async def test_who_is_cancelled_hears_what_became_of_its_records(path: Path) -> None:
+    """A run goes on with what it was cancelled in the middle of keeping, which a full or locked disk may not have."""
+    other = apsw.Connection(str(path))
+    async with SQLiteStore(path, wait=0) as store:
+        lease = await store.create(START, LIVE, ignore)
+        other.execute("BEGIN IMMEDIATE")
+        task = asyncio.ensure_future(store.append(lease, [BEGUN], LIVE))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(StoreLocked):
+            await task
+        assert await store.load("run") == (START,)
+        other.execute("ROLLBACK")
+        task = asyncio.ensure_future(store.append(lease, [BEGUN], LIVE))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await store.load("run") == (START, BEGUN)
+    other.close()
 
 
 async def test_a_run_that_was_never_created(path: Path) -> None:

@@ -39,7 +39,7 @@ from turnstile.shell.stores.sqlite_file import Channel
 from turnstile.shell.stores.sqlite_held import HeldLeases
 from turnstile.shell.stores.sqlite_reading import Reading
 from turnstile.shell.stores.sqlite_rows import name
-from turnstile.shell.stores.sqlite_writer import Writer
+from turnstile.shell.stores.sqlite_writer import Writer, to_its_end
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -140,7 +140,7 @@ class SQLiteStore(Reading):
     ) -> None:
         """Add records to a run's journal, all or none, and take letters out of its mailbox, as one transaction.
 
-        Once called it goes on, even when the task that awaits it is cancelled.
+        Once called it goes on: a task that is cancelled meanwhile hears so when the records are kept.
 
         Raises:
             NoSuchRun: The run was deleted.
@@ -164,7 +164,7 @@ class SQLiteStore(Reading):
             if summary.reason:
                 sqlite_rows.let_go(connection, run.number)
 
-        await self._writer.submit(run_id, write)
+        await to_its_end(self._writer.submit(run_id, write))
         if summary.reason:
             self._held.remove(lease)
 

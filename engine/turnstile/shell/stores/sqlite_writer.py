@@ -155,6 +155,24 @@ class Writer:
                 continue
 
 
+async def to_its_end(written: asyncio.Future[T]) -> T:
+    """What comes of something written, although the task that awaits it is cancelled meanwhile.
+
+    That task hears of its cancellation once it is kept, and of a failure in place of it: acting on what may not be in
+    the journal is what a cancelled run must not do either.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while not written.done():
+        try:
+            await asyncio.wait([written])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    value = written.result()
+    if cancelled is not None:
+        raise cancelled
+    return value
+
+
 def _naming(run_id: str, error: Exception) -> Exception:
     """The error of a commit, for one of the runs that were in it."""
     if not isinstance(error, StoreError):
