@@ -76,6 +76,13 @@ def test_a_letter_that_comes_twice_counts_once() -> None:
     assert rung == [1]
 
 
+def test_no_letter_is_lost_for_one_that_was_faster() -> None:
+    """Two threads that post at once may deliver in the other order."""
+    mail = mail_of(Letter(2, MessageInjected("second")), Letter(1, MessageInjected("first")))
+    assert mail.take(Entry(MessageInjected("second"), 2)) == MessageInjected("second")
+    assert mail.next(RUN, done=False) == Entry(MessageInjected("first"), 1)
+
+
 def test_letters_are_used_up_with_what_keeps_them() -> None:
     """A letter is forgotten when the journal has its event, and not when it is only taken."""
     mail = mail_of(Letter(1, MessageInjected("a")), Letter(2, MessageInjected("b")))

@@ -33,7 +33,7 @@ class Mail:
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
         self._waiting: list[Entry] = []
-        self._newest = -1  # of the letters that came; they come in the order of their numbers
+        self._came: set[int] = set()  # the letters, by number
         self._taken: list[int] = []
         self.on_arrival: Callable[[], object] = lambda: None
 
@@ -50,8 +50,8 @@ class Mail:
 
     def __call__(self, letter: Letter) -> None:
         """Let a letter wait, from any thread; one that comes twice counts once."""
-        if letter.number > self._newest:
-            self._newest = letter.number
+        if letter.number not in self._came:
+            self._came.add(letter.number)
             self._waiting.append(Entry(letter.event, letter.number))
             self.on_arrival()
 
