@@ -142,6 +142,24 @@ async def test_cancel_at_the_moment_that_tools_begin_runs_no_tool() -> None:
     assert [m.status for m in result.messages if isinstance(m, ToolResult)] == ["not_run"]
 
 
+async def test_calls_whose_task_was_ended_are_not_begun_anew() -> None:
+    """A program that ends all its tasks and then lives on does not pay twice: it is as if they were lost."""
+    gate = Gate()
+    async with slow_tool_agent(gate, "I don't know").start("hi") as run:
+        driving = asyncio.create_task(run.finish())
+        await gate.begun.wait()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await driving
+        with pytest.raises(asyncio.CancelledError):
+            await run.finish()  # what it brings is that it was cancelled, too
+        result = await run.finish()
+    assert (result.output, gate.times) == ("I don't know", 1)
+    assert [transition.row for transition in result.transitions][1:3] == ["recovered", "finished"]
+    assert [message.status for message in result.messages if isinstance(message, ToolResult)] == ["unknown"]
+
+
 async def test_cancel_between_steps_runs_no_tool() -> None:
     """A paused run that is cancelled answers its open calls without running them."""
     gate = Gate()

@@ -411,7 +411,10 @@ async def test_waiting_for_a_human_takes_no_time() -> None:
     agent = await asked(work, store, clock)
     run = await agent.resume("r")
     await run.finish()
-    clock.advance(3_600)
+    clock.advance(3_000)
+    run.inject("take your time")
+    await run.finish()  # what is said meanwhile does not begin the wait anew
+    clock.advance(600)
     run.deny("c pay")
     result = await run.finish()
     assert result.ok

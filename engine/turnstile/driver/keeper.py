@@ -1,7 +1,7 @@
 """`Keeper`: a run's journal as its driver writes it, and the run's state, which moves once the journal has why.
 
 One thing is written at a time, in the order in which it happened: a move, the intents of an effect, or the receipts of
-calls. Whoever awaits a write may be cancelled: the store goes on with it, and so the state moves.
+calls. Whoever awaits a write may be cancelled: it is kept all the same, and the state moves (`Store.append`).
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Keeper:
         try:
             await self._store.append(self._lease, (*owed, *records), summary_of(after), letters)
         except asyncio.CancelledError:
-            kept()  # the store goes on, so the run does: else the effect would be repeated
+            kept()  # the store says so once it has it, so the run goes on: else the effect would be repeated
             raise
         kept()
 

@@ -135,7 +135,8 @@ class Performer:
             items: Which items of its history a model request carries, as its intent says.
 
         Raises:
-            Exception: A bug in an adapter; the run is as it was, and the effect may be performed anew.
+            Exception: A bug in an adapter; the run is as it was, and the effect may be performed anew. Calls that were
+                begun are then as after a crash.
         """
         if isinstance(effect, CallModel):
             return await self._call_model(effect, run, items)

@@ -28,6 +28,7 @@ from turnstile.core.events import (
     Cancelled,
     DeadlinePassed,
     EffectBegun,
+    EffectLost,
     Event,
     MessageInjected,
     ResultsAppended,
@@ -35,7 +36,7 @@ from turnstile.core.events import (
 )
 from turnstile.core.messages import ToolCall, ToolResult
 from turnstile.core.requests import Ranges
-from turnstile.core.run_state import RunState, begin_run
+from turnstile.core.run_state import RunState, at_work, begin_run
 from turnstile.core.step import Step, Transition, effect_of, step
 from turnstile.core.strict_json import JsonValue
 from turnstile.driver.keeper import Keeper
@@ -371,6 +372,8 @@ class Run(Generic[T]):
             elif done:
                 task, self._effect = self._effect, None
                 duration_ms = (self._outside.clock.monotonic() - self._began) * 1000
+                if at_work(self.snapshot) and (task.cancelled() or task.exception() is not None):
+                    self._mail.put_first(EffectLost())  # calls that were begun must not be begun anew
                 return task.result(), duration_ms
             else:
                 self._wake = asyncio.get_running_loop().create_future()
@@ -434,7 +437,8 @@ class Run(Generic[T]):
         """The steps that an event makes: one, and onward also those that nothing is waited for."""
         machine = self._outside.machine
         if isinstance(event, ApprovalDecided):
-            event = replace(event, waited=max(0.0, at - self._transitions[-1].at))
+            asked = next(move for move in reversed(self._transitions) if not move.stays)
+            event = replace(event, waited=max(0.0, at - asked.at))
         taken = step(machine, self.snapshot, event, at=at, duration_ms=duration_ms)
         moves = [(event, taken)]
         while onward and taken.effect is None and not taken.run.finished and not self._mail:
