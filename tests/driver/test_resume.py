@@ -510,9 +510,10 @@ async def test_a_left_run_that_another_has_driven_does_not_go_on() -> None:
 
 
 async def test_a_forgotten_run_is_free() -> None:
-    """A program that drops a run holds nobody up."""
+    """A program that drops a run holds nobody up, though its time is not over yet."""
     store, work = MemoryStore(), Work()
-    agent = Agent(ScriptedModel(answering), tools=[work.tool("pay")], store=store)
+    limits = Limits(seconds=3_600)
+    agent = Agent(ScriptedModel(answering), tools=[work.tool("pay")], store=store, limits=limits)
     run = agent.start("go", run_id="r")
     await run.step()
     await asyncio.sleep(0)  # its effect's task calls back once more

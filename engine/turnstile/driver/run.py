@@ -345,7 +345,8 @@ class Run(Generic[T]):
             self._call_off = None
         deadline = self.snapshot.deadline
         if deadline is not None and not self.finished and not self.waiting:
-            self._call_off = self._outside.clock.alarm(deadline, lambda: self._post(DeadlinePassed()))
+            post = weakref.WeakMethod(self._post)  # nor must the clock hold a run that is forgotten
+            self._call_off = self._outside.clock.alarm(deadline, lambda: (late := post()) and late(DeadlinePassed()))
 
     def _is_late(self) -> bool:
         deadline = self.snapshot.deadline
