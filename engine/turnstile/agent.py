@@ -185,7 +185,7 @@ class Agent(Generic[T]):
             prices=tuple(None if limits.cost is None else client.price for client in clients),
             max_output=self._max_output,  # and in the settings: there it is a wish, where a budget is only a bound
             tools_size=self._tools_size() if limits.tokens is not None or limits.cost is not None else 0,
-            fingerprints=self._nature(clients),
+            fingerprints=nature_of(self, (client.name for client in clients)),
             tools=self.toolbox.specs,
             settings=self.settings,
             output_schema=dict(self.output.schema) if self.output.schema else None,
@@ -225,7 +225,8 @@ class Agent(Generic[T]):
         """
         clients = self.clients(model)
         outside = self._outside(clients, deps, observers)
-        found = await find(outside, run_id, self._nature(clients), accept_changes=accept_changes)
+        now = nature_of(self, (client.name for client in clients))
+        found = await find(outside, run_id, now, accept_changes=accept_changes)
         return Run(outside, found.run.start, self.output.convert, found, fork=self._forks(clients, deps))
 
     def _forks(self, clients: tuple[ModelClient, ...], deps: object) -> Callable[[str, int], Awaitable[Run[T]]]:
@@ -322,14 +323,14 @@ class Agent(Generic[T]):
         text = self.instructions if isinstance(self.instructions, str) else self.instructions(deps)
         return "\n\n".join(part for part in (text, self.output.instructions) if part)
 
-    def _nature(self, clients: tuple[ModelClient, ...]) -> tuple[tuple[str, str], ...]:
-        """Names and digests of all that a run must go on under once it has begun: machine, models, tools."""
-        names = ", then ".join(client.name for client in clients)
-        tools = ((f"tool {name}", digest) for name, digest in self.toolbox.fingerprints)
-        return ("machine", self.machine.fingerprint), ("model", names), *tools
-
     def _tools_size(self) -> int:
         return sum(len(spec.description) + len(str(spec.parameters)) for spec in self.toolbox.specs)
+
+
+def nature_of(agent: Agent[Any], models: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Names and digests of all that a run must go on under once it has begun: machine, models, tools."""
+    tools = ((f"tool {name}", digest) for name, digest in agent.toolbox.fingerprints)
+    return ("machine", agent.machine.fingerprint), ("model", ", then ".join(models)), *tools
 
 
 def new_run_id() -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from turnstile.agent import Agent
+from turnstile.agent import Agent, nature_of
 from turnstile.core.events import RunStarted
 from turnstile.core.messages import ToolSpec
 from turnstile.core.strict_json import JsonValue
@@ -57,12 +57,6 @@ def _of_agent(agent: Agent[Any]) -> dict[str, str]:
     schema = None if agent.output.schema is None else dict(agent.output.schema)
     found |= _what_models_are_told(agent.settings, schema, agent.toolbox.specs)
     return found | {f"fingerprint of {name}": mark for name, mark in nature_of(agent, names) if name != "model"}
-
-
-def nature_of(agent: Agent[Any], models: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Names and digests of all that a run of an agent goes on under: machine, models, tools."""
-    tools = ((f"tool {name}", digest) for name, digest in agent.toolbox.fingerprints)
-    return ("machine", agent.machine.fingerprint), ("model", ", then ".join(models)), *tools
 
 
 def _what_models_are_told(settings: JsonValue, schema: JsonValue, tools: tuple[ToolSpec, ...]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from turnstile.agent import Agent, Models
+from turnstile.agent import Agent, Models, nature_of
 from turnstile.agent import new_run_id as another_id
 from turnstile.core.errors import Changed, NoSuchRun, UsageError
 from turnstile.core.events import (
@@ -26,9 +26,9 @@ from turnstile.core.fold import fold
 from turnstile.core.messages import ToolResult
 from turnstile.core.run_state import at_work
 from turnstile.core.step import note, step
+from turnstile.driver import changed
 from turnstile.driver.keeper import summary_of
 from turnstile.ports import Letter, Record, Store
-from turnstile.replay.changing import nature_of
 from turnstile.replay.exporting import place_of
 from turnstile.replay.replaying import Replay, replay
 
@@ -123,11 +123,10 @@ def _start(
         raise UsageError("the fork's prompt is empty; leave it out to keep the run's own")
     clients = None if model is None else agent.clients(model)
     models = start.models if clients is None else tuple(client.name for client in clients)
-    nature, was = dict(nature_of(agent, models)), dict(whole.run.fingerprints)
-    changes = [(name, was.get(name), nature.get(name)) for name in {**was, **nature} if name != "model"]
-    changes = [change for change in changes if change[1] != change[2]]
+    nature = nature_of(agent, models)
+    changes = tuple(change for change in changed(whole.run.fingerprints, nature) if change[0] != "model")
     if changes and not accept_changes:
-        raise Changed(start.run_id, tuple(changes))
+        raise Changed(start.run_id, changes)
     prices = start.prices
     if clients is not None:
         prices = tuple(None if limits.cost is None else client.price for client in clients)
@@ -139,7 +138,7 @@ def _start(
         deadline=None if limits.seconds is None else now + limits.seconds,
         models=models,
         prices=prices,
-        fingerprints=tuple(nature.items()),
+        fingerprints=nature,
         tools=agent.toolbox.specs,
         settings=dict(agent.settings),
         output_schema=None if agent.output.schema is None else dict(agent.output.schema),
