@@ -236,6 +236,25 @@ async def test_a_keeper_that_is_forgotten_holds_nobody_up() -> None:
     store.release(await store.claim("r", deliver))
 
 
+async def test_a_journal_whose_beginning_nobody_awaited_holds_nobody_up() -> None:
+    """A program may be told to stop while its run begins, and drop it."""
+    store = Gated()
+    store.may_end.clear()
+    keeper = Keeper(store, begin_run(START))
+    creating = asyncio.create_task(keeper.create(Record(START), deliver))
+    await store.begun.wait()
+    creating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await creating
+    begun = keeper._creating
+    assert begun is not None
+    store.may_end.set()
+    await begun
+    del keeper, creating, begun
+    gc.collect()
+    store.release(await store.claim("r", deliver))
+
+
 def test_a_summary_says_how_a_run_stands() -> None:
     """Lists read no journal, so what they show is kept beside it."""
     assert summary_of(begin_run(START)) == Summary("await_model")

@@ -37,7 +37,7 @@ class Keeper:
         self.run = run
         self.turn = asyncio.Lock()
         self._store = store
-        self._creating: asyncio.Future[Lease] | None = None
+        self._creating: asyncio.Future[None] | None = None
         self._lease: Lease | None = None
         self._forget: weakref.finalize[..., Keeper] | None = None
         self._arrived: list[Record] = []  # receipts that the state does not have yet
@@ -54,12 +54,15 @@ class Keeper:
         if self._creating is None:
             assert isinstance(start.event, RunStarted)  # noqa: S101 - the driver's own
             self.run = begin_run(start.event)
-            self._creating = asyncio.ensure_future(self._store.create(start, summary_of(self.run), deliver))
+            self._creating = asyncio.ensure_future(self._create(start, deliver))
         try:
-            self.hold(await asyncio.shield(self._creating))
+            await asyncio.shield(self._creating)
         except Exception:
             self._creating = None
             raise
+
+    async def _create(self, start: Record, deliver: Deliver) -> None:
+        self.hold(await self._store.create(start, summary_of(self.run), deliver))
 
     @property
     def created(self) -> bool:
