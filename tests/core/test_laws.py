@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnstile.core.codec import codec
+from turnstile.core.effects import RunTools
 from turnstile.core.errors import NoRow
 from turnstile.core.events import (
     Cancelled,
@@ -82,8 +83,9 @@ def replies(draw: st.DrawFn, run: RunState) -> ModelReplied:
 
 @st.composite
 def results(draw: st.DrawFn, run: RunState) -> ToolsFinished:
-    """Results of the open calls, if there are any."""
-    calls = run.open.reply.calls if run.open else ()
+    """Results of the open calls that have none yet, if there are any."""
+    effect = effect_of(loop, run)
+    calls = effect.calls if isinstance(effect, RunTools) else ()
     content = draw(st.sampled_from(["same", f"other {run.seq}"]))
     aborted = draw(st.sampled_from([None] * 7 + ["no go"]))
     return ToolsFinished(tuple(ToolResult(call.id, call.name, content) for call in calls), aborted)
