@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from invariants import violations
-from processes import KILLED, Scene, counted, killed_at, killed_writing, why_no_strace
+from lifetimes import KILLED, Scene, counted, killed_at, killed_writing, why_no_strace
 from sizes import KILLS, SEED
 from tally import Tally
 from turnstile.core.machine import loop

@@ -15,9 +15,9 @@ from random import Random
 from crashing import Death, Side
 from invariants import violations
 from ledger import Ledger
+from lifetimes import environment
 from lives import Life
 from plays import MACHINE, PLAYS
-from processes import environment
 from racer import PLAY
 from sizes import PAUSES, RACES, SEED
 from stored import case_of, opened
