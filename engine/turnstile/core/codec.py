@@ -148,18 +148,27 @@ def _check(kind: type[Event], known: Collection[str]) -> None:
 
 def _text(name: str, record: JsonValue) -> bytes:
     """The record as UTF-8; escaped when it holds a lone surrogate, which UTF-8 cannot hold and JSON's escapes can."""
+    import orjson  # loaded when first needed: importing turnstile stays light
+
+    try:
+        written = orjson.dumps(record)
+    except TypeError:  # a lone surrogate, a number of more than 64 bits, or more levels than it descends
+        written = _in_full(name, record)
+    if len(written) > MAX_BYTES:
+        raise CodecError(name, "", f"too long: {len(written)} bytes, at most {MAX_BYTES} can be read again")
+    return written
+
+
+def _in_full(name: str, record: JsonValue) -> bytes:
     plain, escaping = _ENCODERS
     text = plain.encode(record)
     try:
-        written = text.encode()
+        return text.encode()
     except UnicodeEncodeError:
         if _SPLIT_PAIR.search(text):
             problem = "a text holds a surrogate pair as two characters, which JSON reads as one; join or replace them"
             raise CodecError(name, "", problem) from None
-        written = escaping.encode(record).encode()
-    if len(written) > MAX_BYTES:
-        raise CodecError(name, "", f"too long: {len(written)} bytes, at most {MAX_BYTES} can be read again")
-    return written
+        return escaping.encode(record).encode()
 
 
 codec = Codec()

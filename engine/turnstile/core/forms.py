@@ -146,20 +146,20 @@ def record_form(kind: type) -> Form:
 
 
 def _writer(kind: type, forms: Mapping[str, Form]) -> Callable[[object], JsonValue]:
-    parts = [(name, form.write) for name, form in forms.items()]
+    writers = [form.write for form in forms.values()]
+    names = (*forms,)
 
     def write(value: object) -> JsonValue:
         if type(value) is not kind:
             return _refuse(f"a {kind.__name__}", value)
-        written: dict[str, JsonValue] = {}
-        name = ""
+        written: list[JsonValue] = []
         try:
-            for name, convert in parts:
-                written[name] = convert(getattr(value, name))
+            for name, convert in zip(names, writers, strict=True):
+                written.append(convert(getattr(value, name)))
         except Misfit as misfit:
-            misfit.path.insert(0, name)
+            misfit.path.insert(0, names[len(written)])
             raise
-        return written
+        return dict(zip(names, written, strict=True))
 
     return write
 
