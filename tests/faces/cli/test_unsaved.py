@@ -98,7 +98,7 @@ def test_a_disk_that_fills_up_under_a_run(cli: Cli) -> None:
     *shown, last = result.stderr.splitlines()
     assert shown == ["unsaved, what the model said:", "Paid for."]
     assert "runs.db': run '" in last
-    assert "start a new run: of this one, what was acknowledged is kept" in last
+    assert "then resume the run, of which all that was acknowledged is kept" in last
 
 
 def test_what_was_seen_while_it_was_written_is_not_shown_again(terminal: Open) -> None:

@@ -175,7 +175,7 @@ async def test_a_disk_that_fails_loses_nothing(
         assert failed.value.place == str(tmp_path / "runs.db")
         assert failed.value.problem.startswith("run 'run' cannot be kept: ")
         disk.fails = {}
-        with pytest.raises(StoreError, match=f"may be missing; start a new run, or load this one first.*{words}"):
+        with pytest.raises(StoreError, match=f"may be missing; leave it, and go on with .*{words}"):
             await store.append(lease, [Record(MessageInjected("into the gap"))], LIVE)
         await store.create(Record(RunStarted("other", "prompt")), LIVE, ignore)  # others go on
         known = await store.load("run")

@@ -27,7 +27,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _EFFECTIVE = os.access in os.supports_effective_ids
-_AGAIN = "then start a new run: of this one, what was acknowledged is kept"
+_AGAIN = "then resume the run, of which all that was acknowledged is kept"
 _FULL = f"the disk is full; make room, {_AGAIN}"
 
 # SQLite's result codes by what they mean to a user (sqlite.org/rescode.html).

@@ -97,8 +97,8 @@ class Writer:
         if why is not None:
             raise StoreError(
                 self._place,
-                f"an earlier record of run {run_id!r} may be missing; start a new run, or load this one first, "
-                f"which tells what was kept ({why})",
+                f"an earlier record of run {run_id!r} may be missing; leave it, and go on with "
+                f"`await agent.resume({run_id!r})`, which reads what was kept ({why})",
             )
 
     def trust(self, run_id: str) -> None:
