@@ -12,7 +12,7 @@ from turnstile.cli.preparing import Job, prepare
 from turnstile.cli.progress import Progress
 from turnstile.cli.running import report, to_the_end
 from turnstile.cli.screen import Screen, prints_aside
-from turnstile.cli.storing import opened, origin_of, path_of, run_of
+from turnstile.cli.storing import origin, path_of
 from turnstile.core.events import RunStarted
 from turnstile.replay import fork
 
@@ -41,7 +41,7 @@ def fork_run(prefix: str, edits: Edits, agent: str | None, settings: Settings) -
         TurnstileError: The command cannot work as it was given; nothing was written.
     """
     results = dict(_parted(each) for each in edits.results)
-    run_id, start = asyncio.run(_origin(prefix, settings.store))
+    run_id, start = asyncio.run(origin(prefix, settings.store))
     name = agent or start.origin
     if not name:
         raise Misuse(f"run {run_id!r} does not say how its agent is found; name it with --agent AGENT")
@@ -55,13 +55,6 @@ def _parted(given: str) -> tuple[str, str]:
     if not equals or not call_id:
         raise Misuse(f"--result is given as CALL=TEXT, with a call's id; got {given!r}")
     return call_id, text
-
-
-async def _origin(prefix: str, path: str | None) -> tuple[str, RunStarted]:
-    """The run that is meant, and its first record."""
-    async with opened(path) as store:
-        run_id = await run_of(store, prefix)
-        return run_id, await origin_of(store, run_id)
 
 
 async def _fork(job: Job, run_id: str, start: RunStarted, edits: Edits, results: dict[str, str]) -> int:

@@ -14,7 +14,7 @@ from turnstile.cli.preparing import Job, prepare
 from turnstile.cli.progress import Progress
 from turnstile.cli.running import report, to_the_end
 from turnstile.cli.screen import Screen, prints_aside
-from turnstile.cli.storing import entries_of, foreign, opened, origin_of, path_of, run_of
+from turnstile.cli.storing import entries_of, foreign, opened, origin, path_of
 from turnstile.cli.wording import command, found
 from turnstile.core.errors import CodecError, RunFinished, RunIsLeased, TurnstileError
 from turnstile.core.events import RunStarted
@@ -27,7 +27,7 @@ def resume(prefix: str, agent: str | None, settings: Settings, *, accept_changes
     Raises:
         TurnstileError: The command cannot work as it was given.
     """
-    run_id, start = asyncio.run(_origin(prefix, settings.store))
+    run_id, start = asyncio.run(origin(prefix, settings.store))
     try:
         return _resume(run_id, start, agent, settings, accept_changes=accept_changes)
     except RunFinished as error:
@@ -62,7 +62,7 @@ def resume_all(agent: str | None, settings: Settings, *, accept_changes: bool) -
 
 def _one_of_all(run_id: str, agent: str | None, settings: Settings, screen: Screen, *, accept_changes: bool) -> int:
     try:
-        _, start = asyncio.run(_origin(run_id, settings.store))
+        _, start = asyncio.run(origin(run_id, settings.store))
         return _resume(run_id, start, agent, settings, accept_changes=accept_changes)
     except ReaderGone:
         raise
@@ -83,15 +83,6 @@ def _one_of_all(run_id: str, agent: str | None, settings: Settings, screen: Scre
 def _worst(statuses: Sequence[int]) -> int:
     """A failure before a wait before a good end."""
     return next((status for status in (FAILED, WAITING) if status in statuses), max(statuses))
-
-
-async def _origin(prefix: str, path: str | None) -> tuple[str, RunStarted]:
-    async with opened(path) as store:
-        run_id = await run_of(store, prefix)
-        try:
-            return run_id, await origin_of(store, run_id)
-        except CodecError as error:
-            raise foreign(error, run_id) from error
 
 
 async def _left(path: str | None, screen: Screen) -> list[str]:

@@ -129,6 +129,22 @@ async def read_run(store: Store, prefix: str, machine: Machine | None = None) ->
         raise foreign(error, run_id) from error
 
 
+async def origin(prefix: str, path: str | None) -> tuple[str, RunStarted]:
+    """The run that a user means, by its id, and its first record.
+
+    Raises:
+        NoSuchRun: There is none.
+        AmbiguousRun: There are several.
+        Misuse: There is no such store, or the record cannot be read.
+    """
+    async with opened(path) as store:
+        run_id = await run_of(store, prefix)
+        try:
+            return run_id, await origin_of(store, run_id)
+        except CodecError as error:
+            raise foreign(error, run_id) from error
+
+
 async def origin_of(store: SQLiteStore, run_id: str) -> RunStarted:
     """A run's first record, which says how its agent is found; whatever may be wrong with those after it."""
     rows = (await store.raw(run_id)).records
