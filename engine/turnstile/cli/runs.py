@@ -14,11 +14,12 @@ from turnstile.cli.faults import DONE, FAILED, Misuse
 from turnstile.cli.screen import Screen, json_text, one_line
 from turnstile.cli.storing import entries_of, machine_of, opened, path_of, run_of
 from turnstile.core.errors import StoreDamaged, TurnstileError
+from turnstile.core.machine import Machine
 from turnstile.core.strict_json import JsonValue
 from turnstile.ports import RunEntry, Store, Summary
+from turnstile.replay import Audit, replay, summary_of
 from turnstile.replay import audit as audit_run
 from turnstile.replay import export as export_run
-from turnstile.replay import replay, summary_of
 from turnstile.replay.replaying import OLDER
 from turnstile.stores import SQLiteStore
 
@@ -260,7 +261,7 @@ async def _audit(run_id: str | None, path: str | None, agent: str | None) -> int
         problems = [] if run_id is not None else [*await store.check()]
         try:
             async for entry in _audited(store, run_id):
-                found = await audit_run(store, entry.run_id, machine, entry.summary)
+                found = await _found(store, entry, machine)
                 runs, records = runs + 1, records + found.records
                 if found.problem and not any(found.problem.endswith(problem) for problem in problems):
                     problems.append(found.problem)
@@ -271,6 +272,16 @@ async def _audit(run_id: str | None, path: str | None, agent: str | None) -> int
     if not problems:
         screen.answer(f"{_count(runs, 'run')}, {_count(records, 'record')}: all as it was written")
     return FAILED if problems else DONE
+
+
+async def _found(store: Store, entry: RunEntry, machine: Machine | None) -> Audit:
+    """What is wrong with a run; one that went on after it was listed is looked at anew, as it stands by now."""
+    while True:
+        found = await audit_run(store, entry.run_id, machine, entry.summary)
+        now = await store.entry(entry.run_id)
+        if not found.problem or now is None or now.records == entry.records:
+            return found
+        entry = now
 
 
 async def _audited(store: SQLiteStore, run_id: str | None) -> AsyncIterator[RunEntry]:

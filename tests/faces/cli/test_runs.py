@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import apsw
 import pytest
 
 from turnstile.agent import Agent
+from turnstile.cli.runs import _found
 from turnstile.core.limits import Limits, Price
 from turnstile.core.messages import Reply, Usage
 from turnstile.replay import read_exports
@@ -256,6 +258,22 @@ def test_an_audit_names_the_run_and_the_record(here: Here, folder: Path, stateme
         assert says in result.stdout
         assert result.stdout.count("\n") == 1
     assert here("runs", "audit", "two").exit_code == 0
+
+
+async def test_an_audit_finds_no_fault_with_a_run_that_goes_on(folder: Path) -> None:
+    """A live run moves between the list and the look at it, which is nothing wrong with it."""
+    async with SQLiteStore(folder / "kept.db") as store:
+        listed = await store.entry("three")
+        assert listed is not None
+        run = await Agent(ScriptedModel(["Well."]), name="third", store=store).resume("three")
+        async with run:
+            await run.finish()
+        found = await _found(store, listed, None)
+        assert (found.problem, found.records > listed.records) == ("", True)
+        now = await store.entry("three")
+        assert now is not None
+        lying = replace(now, summary=now.summary._replace(turns=9))
+        assert "the summary was" in (await _found(store, lying, None)).problem
 
 
 def test_an_audit_looks_at_the_file_too(here: Here, folder: Path) -> None:
