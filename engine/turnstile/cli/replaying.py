@@ -63,7 +63,9 @@ async def _stored(prefix: str, path: str | None, agent: Agent[Any] | None) -> _K
             run_id = await run_of(store, prefix)
             entry = await store.entry(run_id)
             try:
-                return await store.load(run_id), entry.summary if entry else None
+                records = await store.load(run_id)
+                # A run that goes on meanwhile has more records by now than its summary tells of.
+                return (records[: entry.records], entry.summary) if entry else (records, None)
             except CodecError as error:
                 raise foreign(error, run_id) from error
     except Misuse as error:
