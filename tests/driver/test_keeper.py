@@ -24,7 +24,7 @@ START = RunStarted("r", "go")
 
 
 class Gated(MemoryStore):
-    """A store that says when it begins to create or append, goes on when it may, and fails as often as it is told.
+    """A store that says when it begins something, goes on when it may, and fails as often as it is told.
 
     Attributes:
         begun: Set while something is under way.
@@ -45,6 +45,16 @@ class Gated(MemoryStore):
         """Create, once it may."""
         await self._gate()
         return await super().create(start, summary, deliver)
+
+    async def claim(self, run_id: str, deliver: Deliver) -> Lease:
+        """Claim, once it may."""
+        lease = await super().claim(run_id, deliver)
+        try:
+            await self._gate()
+        except asyncio.CancelledError:
+            self.release(lease)
+            raise
+        return lease
 
     async def append(
         self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int] = ()
@@ -218,6 +228,26 @@ async def test_a_lease_that_was_let_go_is_had_again() -> None:
     with pytest.raises(UsageError, match="run 'r' was driven by another since it was left here"):
         await keeper.regain(deliver)
     store.release(await store.claim("r", deliver))  # what it refused to go on with is free for others
+
+
+async def test_a_lease_is_had_again_although_who_asked_for_it_is_cancelled() -> None:
+    """A claim that was given back would look as if another had driven the run meanwhile."""
+    store = Gated()
+    keeper = await opened(store)
+    keeper.release()
+    store.begun.clear()
+    store.may_end.clear()
+    regaining = asyncio.create_task(keeper.regain(deliver))
+    await store.begun.wait()
+    regaining.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await regaining
+    store.may_end.set()
+    await keeper.regain(deliver)
+    await keeper.note([EffectBegun()], 1.0)
+    keeper.release()
+    await keeper.regain(deliver)  # and whenever it is let go
+    await keeper.note([EffectBegun()], 2.0)
 
 
 async def test_without_a_lease_there_is_nothing_to_have_again() -> None:

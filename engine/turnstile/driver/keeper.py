@@ -38,6 +38,7 @@ class Keeper:
         self.turn = asyncio.Lock()
         self._store = store
         self._creating: asyncio.Future[None] | None = None
+        self._regaining: asyncio.Future[None] | None = None
         self._lease: Lease | None = None
         self._forget: weakref.finalize[..., Keeper] | None = None
         self._arrived: list[Record] = []  # receipts that the state does not have yet
@@ -89,12 +90,18 @@ class Keeper:
         """
         if self._lease is None or self._forget is None or self._forget.alive:
             return
-        run_id, epoch = self._lease.run_id, self._lease.epoch
-        lease = await self._store.claim(run_id, deliver)
-        if lease.epoch != epoch + 1:
+        if self._regaining is None or self._regaining.done():
+            self._regaining = asyncio.ensure_future(self._claim(self._lease, deliver))
+        await asyncio.shield(self._regaining)
+
+    async def _claim(self, had: Lease, deliver: Deliver) -> None:
+        """Claim the run anew, to the end: who gave a claim back half-way could not tell it from another's."""
+        lease = await self._store.claim(had.run_id, deliver)
+        if lease.epoch != had.epoch + 1:
             self._store.release(lease)
             msg = (
-                f"run {run_id!r} was driven by another since it was left here; go on with `await agent.resume(run_id)`"
+                f"run {had.run_id!r} was driven by another since it was left here; "
+                "go on with `await agent.resume(run_id)`"
             )
             raise UsageError(msg)
         self.hold(lease)
