@@ -354,3 +354,9 @@ async def test_ten_replays_are_the_same(tmp_path: Path) -> None:
         (other.states, other.transitions, other.digests) == (first.states, first.transitions, first.digests)
         for other in (replay(records) for _ in range(10))
     )
+
+
+async def test_a_replay_is_spelled_out_in_one_line() -> None:
+    """With all its states in it, that of 1,000 turns took 1.3 GB, which `asyncio.run` made whenever it returned one."""
+    again = replay(await records_of(Agent(ScriptedModel([called(), "Yes."]), tools=[get_weather])))
+    assert repr(again) == f"Replay({again.run.run_id!r}, 4 transitions, 2 requests, divergence=None)"

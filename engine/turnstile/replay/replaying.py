@@ -70,6 +70,11 @@ class Replay:
     divergence: Divergence | None = None
     changes: tuple[Change, ...] = ()
 
+    def __repr__(self) -> str:
+        # Short: each of the states holds all messages before it, and asyncio.run spells out what it returns.
+        moves, sent = len(self.transitions), len(self.requests)
+        return f"Replay({self.run.run_id!r}, {moves} transitions, {sent} requests, divergence={self.divergence!r})"
+
     @property
     def run(self) -> RunState:
         """The run after its last record, or after the last before it diverged."""
