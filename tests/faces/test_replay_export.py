@@ -196,6 +196,7 @@ async def test_several_runs_in_one_file(store: SQLiteStore, tmp_path: Path) -> N
         (b"hello\n", StoreForeign, "got b'hello'"),
         (b"[1]\n", StoreForeign, "it is no export"),
         (b'{"turnstile_export":1,"run_id":3}\n', StoreForeign, "it is no export"),
+        (b'{"turnstile_export":1,"run_id":"\\ud800","records":0,"seal":""}\n', StoreForeign, "it is no export"),
         (b'{"turnstile_export":2,"run_id":"a","records":0,"seal":""}\n', StoreTooNew, "its format is 2"),
         (None, StoreUnreachable, "it cannot be read: No such file"),
     ],
@@ -219,3 +220,12 @@ async def test_an_extensions_events_need_not_be_known_to_check_the_chain(store: 
     changed = replace(exported, rows=(exported.rows[0], tuple(row), *exported.rows[2:]))
     assert changed.damage is not None
     assert "SHA-256" in str(changed.damage)
+
+
+async def test_a_row_whose_name_nobody_can_encode_is_damaged(store: SQLiteStore, tmp_path: Path) -> None:
+    """JSON spells half a character, of which no hash can be made: the record is named, and no traceback shown."""
+    text = (await export(store, RUN)).text.replace(b'"row":""', b'"row":"\\ud800"', 1)
+    (tmp_path / "run.jsonl").write_bytes(text)
+    damage = read_export(tmp_path / "run.jsonl").damage
+    assert damage is not None
+    assert damage.seq == 1

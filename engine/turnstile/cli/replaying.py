@@ -14,7 +14,7 @@ from turnstile.cli.screen import Screen, json_text, one_line
 from turnstile.cli.showing import message_as_json, move_as_json
 from turnstile.cli.storing import foreign, opened, run_of
 from turnstile.core.codec import Codec, codec
-from turnstile.core.errors import CodecError
+from turnstile.core.errors import CodecError, NoSuchRun
 from turnstile.core.messages import flatten
 from turnstile.core.strict_json import JsonValue
 from turnstile.ports import ModelRequest, Record, Summary
@@ -30,7 +30,7 @@ def replay_runs(named: str, store: str | None, agent: str | None, *, as_json: bo
         TurnstileError: It cannot be read.
     """
     found = None if agent is None else find(agent).agent
-    kept = _exported(named, found) if Path(named).is_file() else [asyncio.run(_stored(named, store, found))]
+    kept = _exported(named, found) if _is_file(named) else [asyncio.run(_stored(named, store, found))]
     screen, again = Screen(), [replay(records, agent=found, summary=summary) for records, summary in kept]
     for each in again:
         if requests:
@@ -41,6 +41,13 @@ def replay_runs(named: str, store: str | None, agent: str | None, *, as_json: bo
         else:
             _tell(each, screen)
     return DONE if all(each.divergence is None for each in again) else FAILED
+
+
+def _is_file(named: str) -> bool:
+    try:
+        return Path(named).is_file()
+    except OSError:  # its name is too long for one, or it is out of the user's reach
+        return False
 
 
 _Kept = tuple[tuple[Record, ...], Summary | None]
@@ -68,7 +75,7 @@ async def _stored(prefix: str, path: str | None, agent: Agent[Any] | None) -> _K
                 return (records[: entry.records], entry.summary) if entry else (records, None)
             except CodecError as error:
                 raise foreign(error, run_id) from error
-    except Misuse as error:
+    except (Misuse, NoSuchRun) as error:
         if "/" in prefix or prefix.endswith(".jsonl"):
             raise Misuse(f"no file {prefix!r} to replay") from error
         raise

@@ -92,6 +92,7 @@ def _as_json(entry: RunEntry) -> dict[str, JsonValue]:
 
 
 LEAST = 12  # columns of a terminal for what may be long
+NO_TIME = "no date"  # where there should be one
 COLUMNS = ("id", "when", "agent", "state", "driven by", "turns", "tokens", "cost", "prompt")
 
 
@@ -117,13 +118,24 @@ def standing(summary: Summary) -> str:
 
 def moment(at: float) -> str:
     """A time as the user's clock shows it, in the eleven characters that a list has for it."""
-    when, now = datetime.fromtimestamp(at).astimezone(), datetime.now().astimezone()
+    when, now = _local(at), datetime.now().astimezone()
+    if when is None:
+        return NO_TIME
     return when.strftime("%m-%d %H:%M" if when.year == now.year else "%Y-%m-%d")
 
 
 def to_the_second(at: float) -> str:
     """A time as the user's clock shows it."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    when = _local(at)
+    return NO_TIME if when is None else when.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _local(at: float) -> datetime | None:
+    """A time in the user's zone; ``None`` for what a damaged store or an absurd clock left, which is no date."""
+    try:
+        return datetime.fromtimestamp(at).astimezone()
+    except (OverflowError, ValueError, OSError):  # OverflowError and OSError: the platform's; ValueError: the year
+        return None
 
 
 def _table(rows: Sequence[Sequence[str]]) -> None:

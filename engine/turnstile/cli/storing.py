@@ -19,6 +19,7 @@ from turnstile.core.events import EVENTS, RunStarted
 from turnstile.core.machine import Machine, loop
 from turnstile.ports import RunEntry, Store
 from turnstile.replay import Replay, replay
+from turnstile.shell.stores.chain import verified
 
 if TYPE_CHECKING:
     from turnstile.stores import SQLiteStore
@@ -62,13 +63,25 @@ def file_store(wanted: str | None, machine: Machine) -> SQLiteStore:
 
     path = path_of(wanted)
     folder = path.parent  # the store would make it, and so would hide that its name was mistyped
-    if not folder.exists() and path != _own_folder() / "runs.db":
+    if not is_there(folder) and path != _own_folder() / "runs.db":
         named = "" if wanted is not None else f" (${VARIABLE})"
         raise Misuse(
             f"no folder {str(folder)!r} for the store {str(path)!r}{named}; make it, or name a file in one that exists"
         )
     own = {event: None for row in machine.rows for event in row.events if event not in EVENTS}
     return SQLiteStore(path, events=own)
+
+
+def is_there(path: Path) -> bool:
+    """Whether a path leads to something.
+
+    Raises:
+        Misuse: That cannot be told: its name is too long, or a folder on the way is closed to the user.
+    """
+    try:
+        return path.exists()
+    except OSError as error:
+        raise Misuse(f"{str(path)!r} cannot be looked at: {error.strerror}; give a path that you may read") from error
 
 
 @asynccontextmanager
@@ -79,7 +92,7 @@ async def opened(wanted: str | None, machine: Machine | None = None) -> AsyncIte
         Misuse: There is no such file.
     """
     path = path_of(wanted)
-    if not path.exists():
+    if not is_there(path):
         raise Misuse(f"no store {str(path)!r} to look for runs in; give --store the file that they were run with")
     store = file_store(wanted, machine or loop)
     try:
@@ -146,11 +159,16 @@ async def origin(prefix: str, path: str | None) -> tuple[str, RunStarted]:
 
 
 async def origin_of(store: SQLiteStore, run_id: str) -> RunStarted:
-    """A run's first record, which says how its agent is found; whatever may be wrong with those after it."""
-    rows = (await store.raw(run_id)).records
-    event = rows[0][4] if rows else b""
-    start = codec.decode(event if isinstance(event, bytes) else b"")
-    assert isinstance(start, RunStarted)  # noqa: S101 - the store begins no run otherwise
+    """A run's first record, which says how its agent is found; whatever may be wrong with those after it.
+
+    Raises:
+        CodecError: It is one of another machine.
+        RecordDamaged: It is not what was written.
+    """
+    rows = (await store.raw(run_id)).records[:1]
+    sealed = rows[0][5] if rows and isinstance(rows[0][5], bytes) else b""
+    start = verified(run_id, rows, 1, sealed, codec=codec, place=str(store.path))[0].event
+    assert isinstance(start, RunStarted)  # noqa: S101 - the store begins no run otherwise, and it is what was written
     return start
 
 

@@ -227,7 +227,8 @@ def _head(line: bytes, place: str) -> tuple[str, int, bytes]:
                 place, f"its format is {version}, and this Turnstile reads up to {VERSION}; upgrade turnstile-agent"
             )
         case {"turnstile_export": int(), "run_id": str(run_id), "records": int(length), "seal": str(sealed)}:
-            return run_id, length, _bytes(sealed)
+            if _is_utf8(run_id):
+                return run_id, length, _bytes(sealed)
     raise StoreForeign(
         place, f"it is no export: expected a line with 'turnstile_export', got {line[:80]!r}; give an exported run"
     )
@@ -244,7 +245,7 @@ def _row(line: bytes) -> Values:
             "row": str(row),
             "seal": str(sealed),
             **rest,
-        }:
+        } if _is_utf8(row):
             content = event[:-1] if found else _base64(rest.get("event_base64"))
             return seq, at, took, row, content, _bytes(sealed)
     return (line.decode("utf-8", "replace"),)
@@ -256,6 +257,14 @@ def _object(line: bytes) -> dict[str, JsonValue]:
     except InvalidJSON:
         return {}
     return values if isinstance(values, dict) else {}
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can spell
+        return False
+    return True
 
 
 def _bytes(hexadecimal: str) -> bytes:

@@ -93,6 +93,7 @@ def test_what_is_different_about_the_agent_is_told(here: Here, folder: Path, run
     [
         ("none.jsonl", "no file 'none.jsonl' to replay"),
         ("no/run", "no file 'no/run' to replay"),
+        ("n" * 300, "to look for runs in"),
         ("demo.py", "it is no export"),
     ],
 )
@@ -101,6 +102,14 @@ def test_what_is_no_run_and_no_file_is_one_line(here: Here, named: str, says: st
     result = here("replay", named)
     assert (result.exit_code, result.stdout) == (2, "")
     assert says in result.stderr
+
+
+def test_a_file_that_is_not_there_is_one_also_beside_a_store(here: Here) -> None:
+    """That the store has no run of that name is no help to who mistyped a file's."""
+    assert here("run", "demo:agent", "hi").exit_code == 0
+    result = here("replay", "none.jsonl")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no file 'none.jsonl' to replay" in result.stderr
 
 
 @pytest.mark.parametrize("kept", ["store", "file"])

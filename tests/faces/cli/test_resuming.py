@@ -328,6 +328,19 @@ def test_a_run_that_cannot_be_read(here: Here, leave: Leave, folder: Path) -> No
     assert (alone.exit_code, alone.stderr.count("\n")) == (2, 1)
 
 
+@pytest.mark.parametrize("statement", ["UPDATE records SET seq = seq + 100 WHERE seq = 1", "DELETE FROM records"])
+def test_a_run_whose_beginning_is_lost(here: Here, leave: Leave, folder: Path, statement: str) -> None:
+    """Nothing says how its agent is found; that is damage to be named, and no fault of the agent's."""
+    leave("look", "bad")
+    connection = apsw.Connection(str(folder / "kept.db"))
+    connection.execute(statement)
+    connection.close()
+    for command in (["resume", "bad"], ["fork", "bad", "--at", "0"]):
+        told = here(*command)
+        assert (told.exit_code, told.stderr.count("\n")) == (2, 1)
+        assert "record 1 of run 'bad' is damaged" in told.stderr
+
+
 async def _program(path: Path) -> None:
     async with SQLiteStore(path) as store, Agent(ScriptedModel(["Hi."]), store=store).start("hi", run_id="own"):
         pass

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from turnstile.agent import Agent
-from turnstile.cli.runs import _found
+from turnstile.cli.runs import _found, moment
 from turnstile.core.limits import Limits, Price
 from turnstile.core.messages import Reply, Usage
 from turnstile.replay import read_exports
@@ -70,6 +70,15 @@ def test_a_terminal_gets_a_table_that_fits(terminal: Open) -> None:
     assert re.search(r"^id +when +agent +state +turns +tokens +cost +prompt", shown)
     assert re.search(r"two +\S+ +second +done: answered +1 +\[red\]Hi", shown)
     assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+def test_a_time_that_is_no_date_hides_no_run(here: Here, folder: Path) -> None:
+    """One damaged time, or one absurd clock, must not make the whole list a traceback."""
+    damage(folder, "UPDATE runs SET started = 1e300 WHERE id = 'two'")
+    listed = here("runs", "list")
+    assert listed.exit_code == 0
+    assert [line.split("\t")[1] == "no date" for line in listed.stdout.splitlines()] == [False, True, False]
+    assert moment(1e300) == "no date"
 
 
 def test_pages(here: Here, terminal: Open) -> None:

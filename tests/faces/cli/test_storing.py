@@ -69,6 +69,7 @@ def test_in_memory_nothing_is_left(here: Here, folder: Path) -> None:
     [
         ("none.db", "no store 'none.db' to look for runs in; give --store the file that they were run with"),
         ("memory", "a store in memory ends with its process"),
+        ("n" * 300, "cannot be looked at: File name too long; give a path that you may read"),
         (" ", "--store is empty; name a file, or leave the option out"),
         ("demo.py", "it is not a database; choose another file"),
     ],
