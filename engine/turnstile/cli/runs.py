@@ -278,8 +278,9 @@ async def _audit(run_id: str | None, path: str | None, agent: str | None) -> int
                 if found.problem and not any(found.problem.endswith(problem) for problem in problems):
                     problems.append(found.problem)
         except StoreDamaged as damage:  # the list itself, so that nobody knows which runs there are
-            problems.append(str(damage))
-    for problem in problems:
+            if not any(str(damage).endswith(problem) for problem in problems):
+                problems.append(str(damage))
+    for problem in dict.fromkeys(problems):  # whoever looks at a file that is cut short finds the same
         screen.answer(one_line(problem, 1000))
     if not problems:
         screen.answer(f"{_count(runs, 'run')}, {_count(records, 'record')}: all as it was written")

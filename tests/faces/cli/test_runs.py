@@ -293,6 +293,15 @@ def test_an_audit_looks_at_the_file_too(here: Here, folder: Path) -> None:
     assert "records of no run: numbers 1" in result.stdout
 
 
+def test_an_audit_says_once_that_a_file_is_cut_short(here: Here, folder: Path) -> None:
+    """Each look at such a file fails alike, and four lines of the same read like four problems."""
+    damage(folder, "PRAGMA wal_checkpoint(TRUNCATE)")
+    (folder / "cut.db").write_bytes((folder / "kept.db").read_bytes()[:6000])
+    result = here("runs", "audit", "--store", "cut.db")
+    assert (result.exit_code, result.stdout.count("\n")) == (1, 1)
+    assert "the database is damaged or cut short" in result.stdout
+
+
 def test_a_run_of_an_extended_machine_is_audited_with_its_agent(here: Here) -> None:
     """Without its agent nobody can read its events, which is said, and is no damage."""
     assert here("run", "extended:agent", "hi", "--store", "own.db").exit_code == 0
