@@ -13,7 +13,7 @@ from pathlib import Path
 from turnstile.cli.faults import DONE, FAILED, Misuse
 from turnstile.cli.screen import Screen, json_text, one_line
 from turnstile.cli.storing import entries_of, machine_of, opened, path_of, run_of
-from turnstile.core.errors import StoreDamaged, TurnstileError
+from turnstile.core.errors import NoSuchRun, StoreDamaged, TurnstileError
 from turnstile.core.machine import Machine
 from turnstile.core.strict_json import JsonValue
 from turnstile.ports import RunEntry, Store, Summary
@@ -222,7 +222,12 @@ async def _export(run_id: str | None, path: str | None, output: str | None) -> i
         meant = None if run_id is None else await run_of(store, run_id)
         with _target(output, screen) as write:
             async for each in _ids(store, meant):
-                exported = await export_run(store, each)
+                try:
+                    exported = await export_run(store, each)
+                except NoSuchRun:
+                    if run_id is not None:
+                        raise
+                    continue  # deleted since it was listed
                 write(exported.text)
                 damage = exported.damage
                 if damage is not None:
@@ -273,7 +278,10 @@ async def _audit(run_id: str | None, path: str | None, agent: str | None) -> int
         problems = [] if run_id is not None else [*await store.check()]
         try:
             async for entry in _audited(store, run_id):
-                found = await _found(store, entry, machine)
+                try:
+                    found = await _found(store, entry, machine)
+                except NoSuchRun:  # deleted since it was listed
+                    continue
                 runs, records = runs + 1, records + found.records
                 if found.problem and not any(found.problem.endswith(problem) for problem in problems):
                     problems.append(found.problem)

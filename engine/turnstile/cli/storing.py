@@ -172,10 +172,20 @@ async def origin_of(store: SQLiteStore, run_id: str) -> RunStarted:
     return start
 
 
-async def entries_of(store: Store, *, live: bool = False) -> AsyncIterator[RunEntry]:
-    """All stored runs, the newest first, page by page."""
+async def entries_of(store: Store, *, live: bool = False, page: int = PAGE) -> AsyncIterator[RunEntry]:
+    """All stored runs, the newest first, page by page, whatever is deleted meanwhile."""
     before: str | None = None
-    while entries := await store.runs(most=PAGE, before=before, live=live):
+    given: set[str] = set()
+    while True:
+        try:
+            entries = await store.runs(most=page, before=before, live=live)
+        except NoSuchRun:  # the last of a page was deleted since, so that there is no telling where it stood
+            before = None
+            continue
+        if not entries:
+            return
         for entry in entries:
-            yield entry
+            if entry.run_id not in given:
+                given.add(entry.run_id)
+                yield entry
         before = entries[-1].run_id

@@ -11,6 +11,7 @@ import pytest
 
 from turnstile.agent import Agent
 from turnstile.cli.installed import complete_run
+from turnstile.cli.storing import entries_of
 from turnstile.stores import SQLiteStore
 from turnstile.testing import ScriptedModel
 
@@ -138,3 +139,14 @@ def test_a_shell_that_completes_shows_no_error(folder: Path, monkeypatch: pytest
     """A traceback between two keys would be worse than nothing to choose from."""
     monkeypatch.setenv("TURNSTILE_DB", str(folder / "demo.py"))
     assert complete_run("a") == []
+
+
+async def test_all_runs_are_gone_through_although_one_is_deleted(three: Path) -> None:
+    """Who exports, audits or resumes everything must not stop since the last run of a page went meanwhile."""
+    async with SQLiteStore(three) as store:
+        found = []
+        async for entry in entries_of(store, page=1):
+            found.append(entry.run_id)
+            if len(found) == 1:
+                await store.delete(entry.run_id)
+    assert len(found) == len(set(found)) == 3
