@@ -373,7 +373,7 @@ class Run(Generic[T]):
             elif done:
                 task, self._effect = self._effect, None
                 duration_ms = (self._outside.clock.monotonic() - self._began) * 1000
-                if at_work(self.snapshot) and (task.cancelled() or task.exception() is not None):
+                if (task.cancelled() or task.exception() is not None) and at_work(self.snapshot):
                     self._mail.put_first(EffectLost())  # calls that were begun must not be begun anew
                 return task.result(), duration_ms
             else:
