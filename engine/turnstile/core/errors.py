@@ -93,7 +93,7 @@ class NoSuchRun(UsageError):
     """The store has no run with this id."""
 
     def __init__(self, place: str, run_id: str) -> None:
-        super().__init__(f"store {place!r} has no run {run_id!r}; create it first, or check its id")
+        super().__init__(f"store {place!r} has no run {run_id!r}; check its id")
         self.place = place
         self.run_id = run_id
 

@@ -148,6 +148,8 @@ async def test_a_failed_sync_is_not_made_good_by_the_next_one(disk: Disk, tmp_pa
         with pytest.raises(StoreError, match="SQLITE_IOERR_FSYNC"):
             await store.append(lease, [Record(MessageInjected("lost?"))], LIVE)
         disk.fails = {}
+        store.release(lease)
+        lease = await store.claim("run", ignore)
         before = await store.load("run")
         await store.append(lease, [Record(MessageInjected("kept"))], LIVE)
         disk.cut_power(tmp_path / "left")
@@ -178,6 +180,8 @@ async def test_a_disk_that_fails_loses_nothing(
         with pytest.raises(StoreError, match=f"may be missing; leave it, and go on with .*{words}"):
             await store.append(lease, [Record(MessageInjected("into the gap"))], LIVE)
         await store.create(Record(RunStarted("other", "prompt")), LIVE, ignore)  # others go on
+        store.release(lease)
+        lease = await store.claim("run", ignore)
         known = await store.load("run")
         assert known in ((START,), (START, Record(EffectBegun())))
         await store.append(lease, [Record(MessageInjected("after reading anew"))], LIVE)

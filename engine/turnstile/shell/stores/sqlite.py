@@ -80,7 +80,7 @@ class SQLiteStore(Reading):
         if synchronous not in ("full", "normal"):
             raise ConfigurationError(f"SQLiteStore needs synchronous 'full' or 'normal'; got {synchronous!r}")
         super().__init__(path, events=events, wait=wait, synchronous=synchronous)
-        self._writing = Channel(self.path, wait, synchronous)
+        self._writing = Channel(self.path, wait, synchronous, writes=True)
         self._writer = Writer(self._writing, self._place)
         self._leases = Leases(self._me, lease, self._place)
         self._taking: list[list[Lease]] = []  # what is being taken, each with the lease once it is written
@@ -131,6 +131,7 @@ class SQLiteStore(Reading):
             run = sqlite_rows.known_head(connection, self._place, run_id)
             self._leases.refuse_held(connection, run_id, run.number, watch)
             self._leases.refuse_rivals(connection, run_id, run.session, watch)
+            self._writer.trust(run_id)  # who claims it reads it, and what was given to the writer before is refused now
             return self._leases.take(connection, run.number)
 
         return await self._hold(run_id, write, deliver, is_new=False)
@@ -145,7 +146,7 @@ class SQLiteStore(Reading):
         Raises:
             NoSuchRun: The run was deleted.
             RunIsLeased: Another has taken the lease over, or it was released; nothing was changed.
-            StoreError: It may not have been kept. The run takes no more records before it is loaded anew.
+            StoreError: It may not have been kept. The run takes no more records before it is claimed anew.
         """
         self._check_usable()
         run_id = name("run_id", lease.run_id)
@@ -175,16 +176,6 @@ class SQLiteStore(Reading):
         self._check_usable()
         self._held.remove(lease)
         self._writer.leave(lambda connection: self._leases.give_back(connection, lease))
-
-    async def load(self, run_id: str) -> tuple[Record, ...]:
-        """All records of a run, oldest first; empty for an unknown run.
-
-        Raises:
-            RecordDamaged: The first record that is not what was written.
-            StoreError: The store cannot be read.
-        """
-        self._writer.trust(run_id)  # before it is read: what fails from now on is doubtful again
-        return await super().load(run_id)
 
     async def post(self, run_id: str, event: Event) -> str:
         """Put a letter into a run's mailbox, for whoever holds its lease or will; gives that holder, for people.

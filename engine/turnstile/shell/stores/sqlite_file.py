@@ -21,6 +21,7 @@ from turnstile.core.errors import (
     StoreUnreachable,
     UsageError,
 )
+from turnstile.shell.stores.sqlite_log import Log, log_of, lost_in
 from turnstile.shell.stores.sqlite_schema import MIGRATIONS, migrate, version_of
 
 P = ParamSpec("P")
@@ -29,6 +30,11 @@ T = TypeVar("T")
 _EFFECTIVE = os.access in os.supports_effective_ids
 _AGAIN = "then resume the run, of which all that was acknowledged is kept"
 _FULL = f"the disk is full; make room, {_AGAIN}"
+
+DAMAGED_LOG = (
+    "its log {log!r} is damaged, and {commits} commits behind the damage cannot be read; what can be is exported by "
+    "`turnstile runs export --all`; keep both files, and restore the store from a copy"
+)
 
 # SQLite's result codes by what they mean to a user (sqlite.org/rescode.html).
 _FAILURES: tuple[tuple[tuple[type[apsw.Error], ...], type[StoreError], str], ...] = (
@@ -60,12 +66,18 @@ class Channel:
         path: The file.
         wait: How long another process's lock is waited for, in seconds.
         synchronous: Whether each commit waits for the disk: ``full`` or ``normal``.
+        writes: Whether it writes. One that only reads may read what is left of a damaged file.
+
+    Attributes:
+        flaw: What was found to be wrong with the file when it was opened to be read.
     """
 
-    def __init__(self, path: Path, wait: float, synchronous: str = "full") -> None:
+    def __init__(self, path: Path, wait: float, synchronous: str = "full", *, writes: bool = False) -> None:
         self._path = path
         self._wait = wait
         self._synchronous = synchronous
+        self._writes = writes
+        self.flaw = ""
         # Its thread ends with the process, after all that it was given is done: neither a hang nor a loss.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="turnstile-store")
         self._connection: apsw.Connection | None = None
@@ -84,7 +96,7 @@ class Channel:
         """
         try:
             if self._connection is None:
-                self._connection = open_file(self._path, self._wait, self._synchronous)
+                self._connection, self.flaw = open_file(self._path, self._wait, self._synchronous, writes=self._writes)
             yield self._connection
             if self._connection.readonly("main"):
                 self.close()  # who is not told of others' writing must look anew each time
@@ -115,8 +127,8 @@ class Channel:
             connection.close(force=True)
 
 
-def open_file(path: Path, wait: float, synchronous: str) -> apsw.Connection:
-    """A connection to the file, which is made, with its folder, when there is none.
+def open_file(path: Path, wait: float, synchronous: str, *, writes: bool) -> tuple[apsw.Connection, str]:
+    """A connection to the file, which is made, with its folder, when there is none, and what is wrong with its log.
 
     A file that can be read but not written is opened for reading.
 
@@ -125,13 +137,33 @@ def open_file(path: Path, wait: float, synchronous: str) -> apsw.Connection:
         apsw.Error: The same in SQLite's words.
     """
     _make(path)
+    log = log_of(path)
     try:
-        return _open(str(path), apsw.SQLITE_OPEN_READWRITE, str(path), wait, synchronous)
+        return _open(str(path), apsw.SQLITE_OPEN_READWRITE, path, wait, synchronous, log, writes=writes)
     except (apsw.CantOpenError, apsw.ReadOnlyError):
         if not _is_still(path):
             raise
     uri = f"{path.as_uri()}?immutable=1"
-    return _open(uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, str(path), wait, synchronous)
+    return _open(uri, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, path, wait, synchronous, None, writes=False)
+
+
+def _look_behind(connection: apsw.Connection, log: Log | None, path: Path, *, writes: bool) -> str:
+    """Refuse to write behind a log in which commits cannot be read any more; a reader leaves it as it is, and is told.
+
+    Raises:
+        StoreDamaged: There is such a log.
+    """
+    commits, frames = lost_in(log, path, connection)
+    if commits > 1:  # one may have been under way when a process died
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        flaw = DAMAGED_LOG.format(log=f"{path.name}-wal", commits=commits)
+        if writes:
+            raise StoreDamaged(str(path), flaw)
+        return flaw
+    if frames and writes:
+        with suppress(apsw.BusyError):  # begun afresh, so that what is left of it is not taken for more another time
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    return ""
 
 
 def _is_still(path: Path) -> bool:
@@ -145,11 +177,16 @@ def _is_still(path: Path) -> bool:
     return is_whole and path.is_file() and not os.access(path.parent, os.W_OK, effective_ids=_EFFECTIVE)
 
 
-def _open(address: str, flags: int, place: str, wait: float, synchronous: str) -> apsw.Connection:
+def _open(  # noqa: PLR0917 - all that opening takes, from the one function that knows it
+    address: str, flags: int, path: Path, wait: float, synchronous: str, log: Log | None, *, writes: bool
+) -> tuple[apsw.Connection, str]:
+    place = str(path)
     connection = apsw.Connection(address, flags=flags)
     try:
         connection.set_busy_timeout(int(wait * 1000))
         version = version_of(connection, place)  # first: nothing is written to a file that isn't ours
+        # A log that may lack several commits after a power cut is what "normal" was chosen for.
+        flaw = _look_behind(connection, log, path, writes=writes or not version) if synchronous == "full" else ""
         if not connection.readonly("main"):
             _set_up(connection, place, synchronous)
         if version < len(MIGRATIONS):
@@ -158,7 +195,7 @@ def _open(address: str, flags: int, place: str, wait: float, synchronous: str) -
     except BaseException:
         connection.close(force=True)
         raise
-    return connection
+    return connection, flaw
 
 
 def _refuse_old(connection: apsw.Connection, place: str, version: int) -> None:

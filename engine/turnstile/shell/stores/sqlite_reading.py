@@ -136,7 +136,7 @@ class Reading:
                     problems += await asyncio.wrap_future(self._reading.submit(self._problems_of, run_id))
         except StoreDamaged as damage:  # it cannot even be told which runs there are
             problems.append(damage.problem)
-        return tuple(problems)
+        return tuple(problems + ([self._reading.flaw] if self._reading.flaw else []))
 
     async def _read(self, work: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Read something in one transaction, which sees one moment."""

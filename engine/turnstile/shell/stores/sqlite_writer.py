@@ -52,7 +52,7 @@ class Writer:
     """Writes in one thread, in the order in which it was asked, as many jobs with one commit as are waiting.
 
     A commit that fails may have been kept or not, so nobody in it is told that it was, and its runs take nothing more
-    until they are loaded anew: what comes after a record that may be missing is refused, not written into the gap.
+    until they are claimed anew: what comes after a record that may be missing is refused, not written into the gap.
     """
 
     def __init__(self, channel: Channel, place: str) -> None:
@@ -102,7 +102,7 @@ class Writer:
             )
 
     def trust(self, run_id: str) -> None:
-        """The run is read anew, so that whoever goes on with it knows what was kept."""
+        """The run is claimed anew, by one who reads what was kept."""
         self._unsure.pop(run_id, None)
 
     def _work(self) -> None:
