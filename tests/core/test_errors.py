@@ -84,7 +84,7 @@ def test_a_failed_run_says_why() -> None:
         ),
         (
             errors.NoSuchRun("runs.db", "run-1"),
-            "store 'runs.db' has no run 'run-1'; create it first, or check its id",
+            "store 'runs.db' has no run 'run-1'; check its id",
         ),
         (errors.StoreError("runs.db", "is locked"), "store 'runs.db': is locked"),
         (

@@ -111,7 +111,7 @@ def test_a_run_is_named_by_what_only_it_begins_with(here: Here, three: Path, giv
     ("given", "says"),
     [
         ("ab", "'ab' may be any of the runs abc, abcd, abx; give more of its id"),
-        ("z", "has no run 'z'; create it first, or check its id"),
+        ("z", "has no run 'z'; check its id"),
         (" ", "has no run ' '"),
     ],
 )
