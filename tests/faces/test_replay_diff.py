@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,7 @@ async def entry_of(store: SQLiteStore, run_id: str) -> RunEntry:
 
 async def test_a_sound_run_has_no_problem(store: SQLiteStore) -> None:
     """An audit that finds fault with good runs is soon read by nobody."""
-    summary = (await entry_of(store, "plain")).summary
-    found = await audit(store, "plain", summary=summary)
+    found = await audit(store, "plain", entry=await entry_of(store, "plain"))
     assert (found.run_id, found.records, found.problem) == ("plain", len(await store.load("plain")), "")
     assert (await audit(store, "doubting", DOUBTING)).problem == ""
 
@@ -123,8 +123,12 @@ async def test_what_is_wrong_names_the_record(store: SQLiteStore) -> None:
     """A damaged record, a row that is another now, a summary that lies: each says where."""
     found = await audit(store, "doubting")
     assert "run 'doubting', record 3: the row was doubt, and is answered now" in found.problem
-    summary = (await entry_of(store, "plain")).summary._replace(turns=9)
-    assert "the summary was Summary(" in (await audit(store, "plain", summary=summary)).problem
+    entry = await entry_of(store, "plain")
+    lying = replace(entry, summary=entry.summary._replace(turns=9))
+    assert "the summary was Summary(" in (await audit(store, "plain", entry=lying)).problem
+    for field, value in (("session", "other"), ("prompt", "Pay."), ("agent", "other"), ("started", 0.0), ("at", 0.0)):
+        lying = replace(entry, **{field: value})  # type: ignore[arg-type]
+        assert f"{value!r}, and " in (await audit(store, "plain", entry=lying)).problem
     connection = apsw.Connection(str(store.path))
     connection.execute("UPDATE records SET at = 0 WHERE run = 1 AND seq = 3")
     connection.close()

@@ -42,7 +42,8 @@ DENY_EXAMPLES = """Examples:
   turnstile deny 3f9a call_2_1
   turnstile deny 3f9a call_2_1 --why "the bank is closed"
 
-The model is told that nobody knows what became of the call. If one approves and one denies, deny wins.
+The model is told that nobody knows what became of the call. If one approves and one denies before the run has heard of
+either, deny wins; once it has, `turnstile cancel` stops what was approved.
 """
 
 SomeRun = Annotated[

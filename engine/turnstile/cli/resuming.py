@@ -112,6 +112,9 @@ async def _drive(job: Job, run_id: str, *, accept_changes: bool) -> int:
         live = await _opened(job, run_id, progress, accept_changes=accept_changes)
         if live.recovery is not None:
             job.screen.say(found(live.recovery, live.snapshot))
+        session = live.snapshot.start.session
+        if session is not None and await job.agent.store.newest(session) != run_id:
+            job.screen.say(f"note: session {session!r} has gone on without this run, and will not hear of its end")
         with job.tells_unsaved(progress), prints_aside(), progress:
             async with live:
                 interrupted = await to_the_end(live, job.screen, progress)

@@ -298,7 +298,7 @@ async def _audit(run_id: str | None, path: str | None, agent: str | None) -> int
 async def _found(store: Store, entry: RunEntry, machine: Machine | None) -> Audit:
     """What is wrong with a run; one that went on after it was listed is looked at anew, as it stands by now."""
     while True:
-        found = await audit_run(store, entry.run_id, machine, entry.summary)
+        found = await audit_run(store, entry.run_id, machine, entry)
         now = await store.entry(entry.run_id)
         if not found.problem or now is None or now.records == entry.records:
             return found

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from turnstile.core.errors import CodecError, NoSuchRun, RecordDamaged, StoreDamaged
+from turnstile.core.events import RunStarted
 from turnstile.core.machine import Machine
-from turnstile.ports import Store, Summary
+from turnstile.ports import Record, RunEntry, Store
 from turnstile.replay.exporting import place_of
 from turnstile.replay.replaying import replay
+from turnstile.shell.stores.common import first_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +29,14 @@ class Audit:
     problem: str = ""
 
 
-async def audit(store: Store, run_id: str, machine: Machine | None = None, summary: Summary | None = None) -> Audit:
-    """Check a run: its hash chain, the row that each record took, each request, and the summary beside the journal.
+async def audit(store: Store, run_id: str, machine: Machine | None = None, entry: RunEntry | None = None) -> Audit:
+    """Check a run: its hash chain, the row that each record took, each request, and what lists show of it.
 
     Args:
         store: The store.
         run_id: The run.
         machine: The table that it was driven by; without it the engine's own.
-        summary: What the store keeps beside the journal; `Store.runs` gives it.
+        entry: What lists show of it, which the store keeps beside the journal; `Store.runs` gives it.
 
     Raises:
         NoSuchRun: The store has no such run.
@@ -47,6 +50,28 @@ async def audit(store: Store, run_id: str, machine: Machine | None = None, summa
         return Audit(run_id, 0, f"run {run_id!r} cannot be made again: {error}")
     if not records:
         raise NoSuchRun(place_of(store), run_id)
-    again = replay(records, machine, summary=summary)
-    problem = "" if again.divergence is None else f"run {run_id!r}, {again.divergence}"
-    return Audit(run_id, len(records), problem)
+    again = replay(records, machine, summary=entry and entry.summary)
+    if again.divergence is not None:
+        return Audit(run_id, len(records), f"run {run_id!r}, {again.divergence}")
+    return Audit(run_id, len(records), "" if entry is None else _listed_wrongly(entry, records))
+
+
+def _listed_wrongly(entry: RunEntry, records: Sequence[Record]) -> str:
+    """What a list says of a run that its journal does not; empty when they agree."""
+    start = records[0].event
+    assert isinstance(start, RunStarted)  # noqa: S101 - a replay has begun with it
+    told = {
+        "agent": (entry.agent, start.agent),
+        "session": (entry.session, start.session),
+        "start": (entry.started, records[0].at),
+        "time": (entry.at, records[-1].at),
+        "number of records": (entry.records, len(records)),
+    }
+    if entry.prompt:  # a run from before prompts were listed has none
+        told["prompt"] = (entry.prompt, first_line(start.prompt))
+    wrong = [
+        f"the {what} is {listed!r}, and {kept!r} in its journal"
+        for what, (listed, kept) in told.items()
+        if listed != kept
+    ]
+    return f"run {entry.run_id!r} is listed wrongly: {'; '.join(wrong)}" if wrong else ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import apsw
 
 from turnstile.core.codec import Codec
-from turnstile.core.errors import CodecError
+from turnstile.core.errors import CodecError, UsageError
+from turnstile.shell.stores.common import refuse_other_letters
 
 _AT_ONCE = 1000  # runs listed with one query: others read between two of them
 
@@ -28,8 +29,8 @@ def of_letters(connection: apsw.Connection, codec: Codec) -> list[str]:
     query = "SELECT m.number, r.id, m.event FROM mailbox m JOIN runs r ON r.number = m.run ORDER BY m.number"
     for number, run_id, event in connection.execute(query).fetchall():
         try:
-            codec.decode(event if isinstance(event, bytes) else b"")
-        except CodecError as error:
+            refuse_other_letters(codec.decode(event if isinstance(event, bytes) else b""))
+        except (CodecError, UsageError) as error:
             problems.append(f"letter {number} of run {run_id!r}: {error}")
     return problems
 

@@ -14,8 +14,9 @@ from typing import Any
 import apsw
 
 from turnstile.core.codec import Codec
-from turnstile.core.errors import CodecError
+from turnstile.core.errors import CodecError, UsageError
 from turnstile.ports import Deliver, Lease, Letter
+from turnstile.shell.stores.common import refuse_other_letters
 from turnstile.shell.stores.holder import boot_clock
 from turnstile.shell.stores.sqlite_file import Channel
 from turnstile.shell.stores.sqlite_writer import Writer
@@ -137,8 +138,10 @@ class HeldLeases:
             held.newest = number
         # A damaged letter is `SQLiteStore.check`'s matter, and a loop that has ended takes no letters: in either case
         # those of other runs still have to be handed over.
-        with suppress(CodecError, RuntimeError):
-            held.deliver(Letter(number, self._codec.decode(event)))
+        with suppress(CodecError, UsageError, RuntimeError):
+            letter = Letter(number, self._codec.decode(event))
+            refuse_other_letters(letter.event)
+            held.deliver(letter)
 
 
 def _watch(leases: Callable[[], HeldLeases | None], end: threading.Event, pause: float) -> None:
