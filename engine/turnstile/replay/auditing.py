@@ -50,7 +50,7 @@ async def audit(store: Store, run_id: str, machine: Machine | None = None, entry
         return Audit(run_id, 0, f"run {run_id!r} cannot be made again: {error}")
     if not records:
         raise NoSuchRun(place_of(store), run_id)
-    again = replay(records, machine, summary=entry and entry.summary)
+    again = replay(records, machine, summary=entry.summary if entry is not None else None)
     if again.divergence is not None:
         return Audit(run_id, len(records), f"run {run_id!r}, {again.divergence}")
     return Audit(run_id, len(records), "" if entry is None else _listed_wrongly(entry, records))
