@@ -17,7 +17,7 @@ from turnstile.core.limits import Limits, Retry
 from turnstile.core.machine import Machine, loop
 from turnstile.core.messages import Attachment, Item, Message, Prompt, parted
 from turnstile.core.strict_json import JsonValue
-from turnstile.driver import Outside, Run, find
+from turnstile.driver import Outside, Run, reopen
 from turnstile.outputs import OutputType
 from turnstile.ports import Clock, ContextPolicy, ModelClient, Observer, Store
 from turnstile.result import Result
@@ -226,7 +226,7 @@ class Agent(Generic[T]):
         clients = self.clients(model)
         outside = self._outside(clients, deps, observers)
         now = nature_of(self, (client.name for client in clients))
-        found = await find(outside, run_id, now, accept_changes=accept_changes)
+        found = await reopen(outside, run_id, now, accept_changes=accept_changes)
         return Run(outside, found.run.start, self.output.convert, found, fork=self._forks(clients, deps))
 
     def _forks(self, clients: tuple[ModelClient, ...], deps: object) -> Callable[[str, int], Awaitable[Run[T]]]:

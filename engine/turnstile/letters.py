@@ -21,7 +21,7 @@ from turnstile.core.errors import NoSuchRun, RunFinished, RunIsLeased, SessionBu
 from turnstile.core.events import ApprovalDecided, Cancelled, Event, MessageInjected, RunStarted
 from turnstile.core.machine import Machine
 from turnstile.core.run_state import RunState
-from turnstile.driver import Outside, Run, find, told
+from turnstile.driver import Outside, Run, reopen, retold
 from turnstile.ports import Clock, Record, Store
 from turnstile.replay.replaying import machine_of
 from turnstile.shell.clock import SystemClock
@@ -114,7 +114,7 @@ async def _stands(store: Store, run_id: str, machine: Machine | None) -> _Standi
     if not records:
         raise NoSuchRun(repr(store), run_id)
     machine = machine or machine_of(_start(records[0]))
-    run, _ = told(machine, records)
+    run, _ = retold(machine, records)
     if run.finished:
         raise RunFinished(run_id, run.state)
     return _Standing(run, machine)
@@ -169,7 +169,7 @@ async def _taken_here(store: Store, standing: _Standing) -> Told:
         context=KeepAll(),
         vet_output=lambda text: (text, ""),
     )
-    found = await find(outside, standing.run.run_id, standing.run.fingerprints)
+    found = await reopen(outside, standing.run.run_id, standing.run.fingerprints)
     async with Run(outside, found.run.start, str, found) as live:
         while live.has_mail:
             await live.step()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from turnstile.driver.perform import Outside
-from turnstile.driver.resuming import Recovery, changed, find, told
+from turnstile.driver.resuming import Recovery, changed, reopen, retold
 from turnstile.driver.run import Run
 
-__all__ = ["Outside", "Recovery", "Run", "changed", "find", "told"]
+__all__ = ["Outside", "Recovery", "Run", "changed", "reopen", "retold"]

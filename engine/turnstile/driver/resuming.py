@@ -61,7 +61,7 @@ class Found:
     due: float | None = None
 
 
-async def find(outside: Outside, run_id: str, now: Fingerprints, *, accept_changes: bool = False) -> Found:
+async def reopen(outside: Outside, run_id: str, now: Fingerprints, *, accept_changes: bool = False) -> Found:
     """Claim a stored run, and make its state from its journal.
 
     Args:
@@ -94,7 +94,7 @@ async def _found(outside: Outside, lease: Lease, mail: Mail, now: Fingerprints, 
     records = await outside.store.load(run_id)
     if not records:
         raise NoSuchRun(repr(outside.store), run_id)
-    run, transitions = told(outside.machine, records)
+    run, transitions = retold(outside.machine, records)
     if run.finished:
         raise RunFinished(run_id, run.state)
     changes = changed(run.fingerprints, now)
@@ -110,7 +110,7 @@ async def _found(outside: Outside, lease: Lease, mail: Mail, now: Fingerprints, 
     return Found(run, transitions, lease, mail, recovery, _due(run, records))
 
 
-def told(machine: Machine, records: Sequence[Record]) -> tuple[RunState, tuple[Transition, ...]]:
+def retold(machine: Machine, records: Sequence[Record]) -> tuple[RunState, tuple[Transition, ...]]:
     """The run that these records tell of, and its transitions.
 
     Raises:
