@@ -467,6 +467,39 @@ async def test_a_store_that_fails_meanwhile_does_not_hide_a_cancellation(caplog:
     assert "could not be ended" in caplog.text
 
 
+async def test_a_step_cancelled_while_its_move_is_kept_ends_the_effect_that_is_left_behind() -> None:
+    """The run has moved all the same, so nobody will ever take what the request brings."""
+    gate, ended, keeping, kept = Gate(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def append(
+            self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int] = ()
+        ) -> None:
+            """Keep an order to stop slowly."""
+            await super().append(lease, records, summary, letters)
+            if any(isinstance(record.event, Cancelled) for record in records):
+                keeping.set()
+                await kept.wait()
+
+    async def ask(_: ModelRequest) -> str:
+        try:
+            await gate.wait()
+        finally:
+            ended.set()
+        return "never"
+
+    async with Agent(ScriptedModel(ask), store=Slow()).start("hi") as run:
+        step = asyncio.create_task(run.step())
+        await gate.begun.wait()
+        run.cancel()
+        await keeping.wait()
+        step.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await step
+        assert run.finished
+        assert ended.is_set()
+
+
 async def test_an_effect_that_fails_while_it_is_ended_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """An error that nobody awaits is in the log of the library, and not on the terminal."""
     gate = Gate()

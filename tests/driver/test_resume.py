@@ -117,7 +117,7 @@ async def lost(run: Run[str], work: Work) -> None:
     driving = asyncio.create_task(run.finish())
     await work.all_begun.wait()
     await asyncio.sleep(0)
-    await run._keeper.flush()
+    await run._drive.keeper.flush()
     driving.cancel()
     with suppress(asyncio.CancelledError):
         await driving
@@ -194,7 +194,7 @@ async def test_who_is_cancelled_starts_no_call_whose_intent_is_not_kept(tmp_path
 
         async with Agent(ScriptedModel(answer), tools=[work.tool("pay")], store=store).start("go", run_id="r") as run:
             driving = asyncio.create_task(run.finish())
-            while run._unkept is None:  # noqa: ASYNC110 - a run tells nobody what it keeps at the moment
+            while run._drive._unkept is None:  # noqa: ASYNC110 - a run tells nobody what it keeps at the moment
                 await asyncio.sleep(0)
             driving.cancel()
             for _ in range(10):  # a call that was begun would have run by then
@@ -485,8 +485,8 @@ async def test_a_run_that_another_took_over_ends_here() -> None:
     run = agent.start("go", run_id="r")
     driving = asyncio.create_task(run.finish())
     await work.all_begun.wait()
-    assert run._keeper._lease is not None
-    store.release(run._keeper._lease)
+    assert run._drive.keeper._lease is not None
+    store.release(run._drive.keeper._lease)
     other = await agent.resume("r")
     kept = await events(store)
     work.may_end["pay"].set()
@@ -497,12 +497,15 @@ async def test_a_run_that_another_took_over_ends_here() -> None:
 
 
 async def test_a_left_run_that_another_has_driven_does_not_go_on() -> None:
-    """What it knows is no longer true."""
+    """What it knows is no longer true; while the other drives it, nothing was lost here, and it says who does."""
     store, work = MemoryStore(), Work()
     agent = Agent(ScriptedModel(answering), tools=[work.tool("pay")], store=store)
     async with agent.start("go", run_id="r") as run:
         await run.step()
     other = await agent.resume("r")
+    for _ in range(2):
+        with pytest.raises(RunIsLeased):
+            await run.step()
     await other.step()
     await other.__aexit__(None, None, None)
     with pytest.raises(UsageError, match="was driven by another"):

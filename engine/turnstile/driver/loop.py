@@ -1,0 +1,383 @@
+"""`Loop`: the only loop there is, which takes a run from state to state.
+
+It performs the state's effect, receives its event, and takes one transition. The effect is a task of its own, so that a
+message from outside (cancel, inject, the deadline) can be taken meanwhile, and so that whoever awaits a step
+can be cancelled without losing it: the effect goes on, and the next step receives what it brings.
+
+Whatever is acted upon is in the journal first (`turnstile.driver.keeper`). A run that goes straight on keeps the intent
+of its next effect together with the move that leads there; one that is stepped keeps it when the effect begins, since
+between two steps nothing is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from turnstile.core.effects import AskHuman, Effect, RunTools
+from turnstile.core.errors import RunBusy, RunIsLeased, UsageError, WaitingForHuman
+from turnstile.core.events import (
+    ApprovalDecided,
+    Cancelled,
+    DeadlinePassed,
+    EffectBegun,
+    EffectLost,
+    Event,
+    ResultsAppended,
+    RunStarted,
+)
+from turnstile.core.messages import ToolCall, ToolResult
+from turnstile.core.requests import Ranges
+from turnstile.core.run_state import RunState, at_work, begin_run
+from turnstile.core.step import Step, Transition, effect_of, step
+from turnstile.driver.audience import Audience
+from turnstile.driver.keeper import Keeper
+from turnstile.driver.mail import Mail
+from turnstile.driver.perform import Outside, Performer
+from turnstile.driver.resuming import Found
+from turnstile.driver.session import going_on
+from turnstile.ports import Record
+
+_log = logging.getLogger("turnstile")
+_log.addHandler(logging.NullHandler())  # a library is silent unless its user asks (docs.python.org, "logging")
+GRACE = 10.0  # seconds that an abandoned effect may take to let go; RELIABILITY: 10 s for what does not cooperate
+
+
+class Loop:
+    """Drives one run: opens it, takes its transitions one by one, and lets it go.
+
+    Args:
+        outside: What its effects are performed with.
+        start: How it begins.
+        found: Where it goes on, if it was begun before.
+
+    Attributes:
+        keeper: Writes its journal, and has its state.
+        mail: What it was told, and has not taken yet.
+        transitions: The moves that it made.
+        audience: Who hears of it.
+    """
+
+    def __init__(self, outside: Outside, start: RunStarted, found: Found | None) -> None:
+        self._outside = outside
+        self._found = found
+        self.keeper = Keeper(outside.store, found.run if found else begin_run(start))
+        self.mail = found.mail if found else Mail(start.run_id)
+        self.transitions: list[Transition] = [*found.transitions] if found else []
+        self.audience = Audience(outside.observers, self.keeper)
+        self._performer: Performer | None = None
+        self._next = effect_of(outside.machine, self.keeper.run)  # what the next step will perform
+        self._effect: asyncio.Task[Event] | None = None
+        self._is_effect_over = False  # whether the run has moved on without it, and nobody waits for its event
+        self._began = 0.0
+        self._wake: asyncio.Future[None] | None = None
+        self._home: asyncio.AbstractEventLoop | None = None  # the event loop that it was opened in
+        self._is_stepped = False
+        self._idle: asyncio.Future[None] | None = None  # for who waits until no task steps it
+        self._left = False
+        self._unkept: tuple[Event, float] | None = None
+        self._call_off: Callable[[], None] | None = None
+
+    @property
+    def run(self) -> RunState:
+        """The run as it is now."""
+        return self.keeper.run
+
+    # Telling it something
+
+    def post(self, event: Event) -> None:
+        """Tell it something, from any thread; a run that has ended takes nothing any more."""
+        if self.run.finished:
+            _log.info("run %s is %s; %s is dropped", self.run.run_id, self.run.state, event)
+            return
+        self.mail.put(event)
+        self._ring()
+
+    def _ring(self) -> None:
+        """Let the loop look into its mail, from any thread."""
+        if self._home is not None and not self._home.is_closed():
+            self._home.call_soon_threadsafe(self._awake)
+
+    def _awake(self, _task: object = None) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    # Opening it, and leaving it
+
+    async def enter(self) -> None:
+        """Open the run, unless it is open.
+
+        Raises:
+            RunExists: The store has a run of this id.
+            SessionBusy: Its session has a run under way.
+        """
+        if self._home is not None:
+            return
+        try:
+            await self._open()
+        except asyncio.CancelledError:  # nobody will leave it, and its journal may have begun
+            if self.keeper.created:
+                await self._end_cancelled()
+                self._let_go()
+            raise
+
+    async def _open(self) -> None:
+        start, clock = self.run.start, self._outside.clock
+        if self._found is not None:
+            self.keeper.hold(self._found.lease)
+        else:
+            if not self.keeper.created and start.session is not None:
+                start = await going_on(self._outside, start)
+            await self.keeper.create(Record(start, clock.time()), self.mail)
+            start = self.run.start
+        self._next = effect_of(self._outside.machine, self.run)
+        self._home = asyncio.get_running_loop()
+        self.audience.settle()
+        self._performer = Performer(self._outside, self.run, self.audience.tell, self._begin_call, self._call_ended)
+        if self._found is not None:
+            self._performer.due = self._found.due
+        ring = weakref.WeakMethod(self._ring)  # the store holds the mail, and must not hold a run that is forgotten
+        self.mail.on_arrival = lambda: (awake := ring()) and awake()
+        self._set_alarm()
+        self.audience.tell(start)
+
+    async def leave(self, *, cancelled: bool) -> None:
+        """Let go of the run; cancelled, it ends so first, else what is under way is lost."""
+        if cancelled and not self.run.finished:
+            await self._end_cancelled()
+        elif self._effect is not None:
+            self._left = True
+            await self._abandon()
+            await self.keeper.flush()
+        self._let_go()
+
+    async def _end_cancelled(self) -> None:
+        """Drive the run to its end as cancelled; what goes wrong meanwhile does not hide that cancellation."""
+        self.post(Cancelled("the task that awaited the run was cancelled"))
+        try:
+            while not self.run.finished:
+                if self._is_stepped:
+                    self._idle = self._idle or asyncio.get_running_loop().create_future()
+                    await asyncio.shield(self._idle)
+                else:
+                    await self.turn(onward=False)
+        except Exception:  # noqa: BLE001 - the cancellation goes first, whatever else went wrong
+            _log.exception("run %s could not be ended as cancelled", self.run.run_id)
+        finally:
+            await self._abandon()
+
+    def _let_go(self) -> None:
+        """Call off the deadline, and let others have the run."""
+        if self._call_off is not None:
+            self._call_off()
+        self.keeper.release()
+
+    def _set_alarm(self) -> None:
+        """Be told when the time is over; while the run waits for a human, its time stands still."""
+        if self._call_off is not None:
+            self._call_off()
+            self._call_off = None
+        deadline = self.run.deadline
+        if deadline is not None and not self.run.finished and not self.run.waiting:
+            post = weakref.WeakMethod(self.post)  # nor must the clock hold a run that is forgotten
+            self._call_off = self._outside.clock.alarm(deadline, lambda: (late := post()) and late(DeadlinePassed()))
+
+    def _is_late(self) -> bool:
+        deadline = self.run.deadline
+        return deadline is not None and self._outside.clock.time() >= deadline
+
+    # Taking turns
+
+    async def turn(self, *, onward: bool) -> Transition:
+        """Receive the next event and take its transition; onward, with what follows of itself.
+
+        Raises:
+            Exception: As `Run.step` raises, but for a run that has ended.
+        """
+        self._refuse_misuse()
+        self._is_stepped, held = True, False
+        try:
+            if self._home is None:
+                await self._open()
+            await self.keeper.regain(self.mail)
+            held = True
+            event, duration_ms = await self._next_event()
+            return await self._take(event, duration_ms, onward=onward)
+        except RunIsLeased:
+            # Who could not have the run again, and had nothing under way, has lost nothing by that.
+            self._left = held or self._effect is not None
+            await self._abandon()
+            raise
+        finally:
+            self._is_stepped = False
+            if self._idle is not None:
+                self._idle.set_result(None)
+                self._idle = None
+
+    def _refuse_misuse(self) -> None:
+        run = self.run
+        if self._is_stepped:
+            raise RunBusy(run.run_id)
+        if self._home is not None and self._home is not asyncio.get_running_loop():
+            msg = f"run {run.run_id!r} belongs to the event loop that it was begun in; step it there"
+            raise UsageError(msg)
+        if self._left:
+            msg = (
+                f"run {run.run_id!r} was left in state {run.state!r} with its effect under way, which is lost; "
+                "go on with `await agent.resume(run_id)`"
+            )
+            raise UsageError(msg)
+
+    async def _next_event(self) -> tuple[Event, float]:
+        """The event that comes first: one that could not be kept, from the mail, or what the effect brings."""
+        if self._unkept is not None:
+            return self._unkept
+        while True:
+            # A finished effect comes before an order to stop, so that no paid reply and no result is dropped.
+            done = self._effect is not None and self._effect.done()
+            letter = self.mail.next(self.run, done=done)
+            if letter is not None:
+                return self.mail.take(letter), 0.0
+            if self._effect is None:
+                if self.run.waiting:
+                    raise WaitingForHuman(self.run.run_id, tuple(call.id for call in self.run.waiting))
+                if self._next is None:
+                    return ResultsAppended(), 0.0
+                if self._is_late():
+                    return DeadlinePassed(), 0.0
+                await self._begin(self._next)
+            elif done:
+                task, self._effect = self._effect, None
+                duration_ms = (self._outside.clock.monotonic() - self._began) * 1000
+                if (task.cancelled() or task.exception() is not None) and at_work(self.run):
+                    self.mail.put_first(EffectLost())  # calls that were begun must not be begun anew
+                return task.result(), duration_ms
+            else:
+                self._wake = asyncio.get_running_loop().create_future()
+                try:
+                    await self._wake
+                finally:
+                    self._wake = None
+
+    async def _begin(self, effect: Effect) -> None:
+        assert self._performer is not None  # noqa: S101 - _open made it
+        intents = self._performer.intents(effect, self.run)
+        await self.keeper.note(intents, self._outside.clock.time(), then=lambda: self._launch(effect, intents))
+
+    def _launch(self, effect: Effect, intents: Sequence[Event]) -> None:
+        """Begin an effect whose intents are kept."""
+        assert self._performer is not None  # noqa: S101 - _open made it
+        items = next((intent.items for intent in intents if isinstance(intent, EffectBegun)), ())
+        # Before the task begins, or an order to stop that comes in between is lost; only tools can be told.
+        loop = asyncio.get_running_loop()
+        self._performer.stop = loop.create_future() if isinstance(effect, RunTools) else None
+        self._began = self._outside.clock.monotonic()
+        self._effect = loop.create_task(self._perform(effect, items))
+        self._effect.add_done_callback(self._awake)
+
+    async def _perform(self, effect: Effect, items: Ranges) -> Event:
+        assert self._performer is not None  # noqa: S101 - _open made it
+        try:
+            return await self._performer.perform(effect, self.run, items)
+        finally:
+            self._awake()  # a turn of the event loop earlier than the task's callback, which serves when it never began
+
+    async def _take(self, event: Event, duration_ms: float, *, onward: bool) -> Transition:
+        """Keep an event and take its transition; onward, also what follows of itself, and the next effect's intents."""
+        self._unkept = event, duration_ms  # until it is kept: whatever raises first, a paid reply is not lost
+        try:
+            async with self.keeper.turn:
+                transition = await self._commit(event, duration_ms, onward=onward)
+        finally:  # even for a task that was cancelled as it was kept: the run has moved all the same
+            if self._is_effect_over:
+                self._is_effect_over = False
+                await self._abandon()
+        if self._performer is not None and self._performer.raised is not None:
+            raised, self._performer.raised = self._performer.raised, None
+            raise raised
+        return transition
+
+    async def _commit(self, event: Event, duration_ms: float, *, onward: bool) -> Transition:
+        """Keep what an event leads to, and be there; who calls has the turn, and ends an effect that is over."""
+        at = self._outside.clock.time()
+        self.keeper.collect()
+        moves = self._moves(event, at, duration_ms, onward=onward)
+        last = moves[-1][1]
+        intents, effect = self._onward(last) if onward else ((), None)
+        letters = self.mail.taken
+
+        def move() -> None:
+            self._unkept = None
+            self.mail.forget(letters)
+            for _, taken in moves:
+                self._move(taken)
+            if effect is not None:
+                self.keeper.noted(intents)
+                self._launch(effect, intents)
+            elif self._effect is not None:
+                self._is_effect_over = not last.transition.stays
+
+        await self.keeper.keep(moves, intents, letters, then=move)
+        return last.transition
+
+    def _moves(self, event: Event, at: float, duration_ms: float, *, onward: bool) -> list[tuple[Event, Step]]:
+        """The steps that an event makes: one, and onward also those that nothing is waited for."""
+        machine = self._outside.machine
+        if isinstance(event, ApprovalDecided):
+            asked = next(move for move in reversed(self.transitions) if not move.stays)
+            event = replace(event, waited=max(0.0, at - asked.at))
+        taken = step(machine, self.run, event, at=at, duration_ms=duration_ms)
+        moves = [(event, taken)]
+        while onward and taken.effect is None and not taken.run.finished and not self.mail:
+            event = ResultsAppended()
+            taken = step(machine, taken.run, event, at=at)
+            moves.append((event, taken))
+        return moves
+
+    def _onward(self, last: Step) -> tuple[tuple[Event, ...], Effect | None]:
+        """The effect that begins with the last step, and its intents; none when something else comes first."""
+        assert self._performer is not None  # noqa: S101 - _open made it
+        effect = last.effect
+        first = self._effect is not None or bool(self.mail) or self._is_late()  # what comes before a new effect
+        if effect is None or first or last.transition.stays or isinstance(effect, AskHuman):
+            return (), None
+        return self._performer.intents(effect, last.run), effect
+
+    def _move(self, taken: Step) -> None:
+        """Be in the next state, and let go of what belonged to the last one."""
+        moved, transition, self._next = taken
+        self.keeper.run = moved
+        self.transitions.append(transition)
+        stop = self._performer.stop if self._performer is not None else None
+        if moved.stopping is not None and stop is not None and not stop.done():
+            stop.set_result(None)
+        if moved.finished or "await_approval" in {transition.source, transition.dest}:
+            self._set_alarm()
+        self.audience.tell(transition)
+
+    async def _begin_call(self, call: ToolCall) -> bool:
+        """Keep the intent to run a call before it runs; tells whether it may."""
+        assert self._performer is not None  # noqa: S101 - _open made it
+        for intent in self.run.started:
+            if intent.call_id == call.id:
+                return True
+        if self.run.stopping is not None or self._is_late():
+            return False
+        started = self._performer.intent(call, self.run)
+        await self.keeper.note([started], self._outside.clock.time())
+        return self.run.stopping is None
+
+    def _call_ended(self, result: ToolResult) -> None:
+        self.keeper.receipt(result, self._outside.clock.time())
+
+    async def _abandon(self) -> None:
+        """End an effect whose event nobody waits for."""
+        task, self._effect = self._effect, None
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=GRACE)
+        if task is not None and task.done() and not task.cancelled() and (error := task.exception()):
+            _log.warning("an effect of run %s failed as it was ended: %r", self.run.run_id, error)
