@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
+from turnstile import Agent
 from turnstile.core.errors import RunExists, RunIsLeased, StoreFull, UsageError
 from turnstile.core.events import CallFinished, EffectBegun, MessageInjected, RunStarted
 from turnstile.core.machine import loop
@@ -19,6 +20,7 @@ from turnstile.driver.keeper import Keeper, summary_of
 from turnstile.ports import Deliver, Lease, Record, Summary
 from turnstile.shell.stores.sqlite_writer import to_its_end
 from turnstile.stores import MemoryStore
+from turnstile.testing import ScriptedModel
 
 START = RunStarted("r", "go")
 
@@ -288,3 +290,29 @@ async def test_a_journal_whose_beginning_nobody_awaited_holds_nobody_up() -> Non
 def test_a_summary_says_how_a_run_stands() -> None:
     """Lists read no journal, so what they show is kept beside it."""
     assert summary_of(begin_run(START)) == Summary("await_model")
+
+
+async def test_a_run_whose_last_write_failed_is_not_had_again() -> None:
+    """It may be kept all the same, and what the handle knows would then stand in the journal twice."""
+
+    class Failing(MemoryStore):
+        fails = False
+
+        async def append(
+            self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int] = ()
+        ) -> None:
+            """Keep it, and say that nobody knows."""
+            await super().append(lease, records, summary, letters)
+            if self.fails:
+                raise StoreFull("the disk", "no space left")
+
+    store = Failing()
+    agent = Agent(ScriptedModel(["hello"]), store=store)
+    async with agent.start("hi", run_id="r") as run:
+        store.fails = True
+        with pytest.raises(StoreFull):
+            await run.step()
+    store.fails = False
+    with pytest.raises(UsageError, match="may be kept or not; go on with `await agent.resume"):
+        await run.step()
+    assert (await (await agent.resume("r")).finish()).output == "hello"

@@ -47,6 +47,8 @@ def chat(name: str, settings: Settings) -> int:
                     break
         finally:
             runner.run(job.aclose())
+    if talk.was_held and job.kept_in and not settings.session:
+        job.screen.say(f"kept; `turnstile chat {name} --session {talk.session}` goes on with it")
     if not lines.came:
         raise Misuse("nothing to read: chat takes messages from a terminal, or one a line from a pipe or a file")
     return talk.status if job.lost_log or not lines.is_terminal else DONE
@@ -100,9 +102,14 @@ class _Talk:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._screen = job.screen
-        self._session = job.settings.session or f"chat-{new_run_id()}"
+        self.session = job.settings.session or f"chat-{new_run_id()}"
         self._last: Result[Any] | None = None
         self.status = DONE
+
+    @property
+    def was_held(self) -> bool:
+        """Whether anything was said."""
+        return self._last is not None
 
     def hears(self, line: str, runner: asyncio.Runner) -> bool:
         """Do what a line asks; tells whether to go on."""
@@ -123,7 +130,7 @@ class _Talk:
 
     async def _answer(self, prompt: str) -> int:
         progress = Progress(self._screen, streams=self._job.streams)
-        options = self._job.options(progress, session=self._session)
+        options = self._job.options(progress, session=self.session)
         with self._job.tells_unsaved(progress), prints_aside(), progress:
             async with self._job.agent.start(prompt, **options) as live:
                 interrupted = await to_the_end(live, self._screen, progress)

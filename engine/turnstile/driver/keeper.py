@@ -11,7 +11,7 @@ import logging
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 
-from turnstile.core.errors import TurnstileError, UsageError
+from turnstile.core.errors import StoreError, TurnstileError, UsageError
 from turnstile.core.events import CallFinished, Event, RunStarted
 from turnstile.core.messages import ToolResult
 from turnstile.core.run_state import RunState, begin_run
@@ -44,6 +44,7 @@ class Keeper:
         self._arrived: list[Record] = []  # receipts that the state does not have yet
         self._owed: list[Record] = []  # receipts that it has, and the store has not
         self._flushing: asyncio.Task[None] | None = None
+        self._is_in_doubt = False  # whether the last write failed, which may have been kept all the same
 
     async def create(self, start: Record, deliver: Deliver) -> None:
         """Begin the journal, once, however often this is called: a task that awaited it may have been cancelled.
@@ -86,10 +87,16 @@ class Keeper:
 
         Raises:
             RunIsLeased: Somebody drives it.
-            UsageError: Somebody did.
+            UsageError: Somebody did, or it isn't known what was kept last.
         """
         if self._lease is None or self._forget is None or self._forget.alive:
             return
+        if self._is_in_doubt:
+            msg = (
+                f"the last that was written of run {self._lease.run_id!r} may be kept or not; "
+                "go on with `await agent.resume(run_id)`, which reads what was"
+            )
+            raise UsageError(msg)
         if self._regaining is None or self._regaining.done():
             self._regaining = asyncio.ensure_future(self._claim(self._lease, deliver))
         await asyncio.shield(self._regaining)
@@ -178,12 +185,16 @@ class Keeper:
 
         def kept() -> None:
             del self._owed[: len(owed)]
+            self._is_in_doubt = False
             then()
 
         try:
             await self._store.append(self._lease, (*owed, *records), summary_of(after), letters)
         except asyncio.CancelledError:
             kept()  # the store says so once it has it, so the run goes on: else the effect would be repeated
+            raise
+        except StoreError:
+            self._is_in_doubt = True
             raise
         kept()
 
