@@ -313,6 +313,6 @@ async def test_a_run_whose_last_write_failed_is_not_had_again() -> None:
         with pytest.raises(StoreFull):
             await run.step()
     store.fails = False
-    with pytest.raises(UsageError, match="may be kept or not; go on with `await agent.resume"):
+    with pytest.raises(UsageError, match=r"may be kept or not; go on with `await agent.resume"):
         await run.step()
     assert (await (await agent.resume("r")).finish()).output == "hello"
