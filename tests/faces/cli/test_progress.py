@@ -99,13 +99,23 @@ def test_a_pipe_gets_the_answer_only(cli: Cli) -> None:
     assert result.stdout == "The answer is 42.\n\n"
 
 
-def test_a_terminal_shows_state_turn_tools_and_tokens(terminal: Open) -> None:
+def test_a_terminal_shows_state_turn_tools_and_tokens(terminal: Open, folder: Path) -> None:
     """While it takes long, a person wants to see where it is, what runs, and what it costs so far."""
-    opened = terminal("run", "demo:agent", "hi")
+    (folder / "slow.py").write_text(
+        "import asyncio\nfrom turnstile import Agent, Reply, Usage, tool\n"
+        "from turnstile.testing import ScriptedModel, call\n"
+        "@tool\nasync def look() -> str:\n    'Look.'\n    return 'seen'\n"
+        "@tool\nasync def hang() -> str:\n    'Hang.'\n    await asyncio.Event().wait()\n"
+        "calls = (call('look'), call('look'), call('hang'))\n"
+        "model = ScriptedModel([Reply(calls=calls, finish='tool_calls', usage=Usage(100, 20))])\n"
+        "agent = Agent(model, tools=[look, hang])\n"
+    )
+    opened = terminal("run", "slow:agent", "hi")
     opened.wait_for(r"await_model · turn 1 of 10 · \d+ ms")
-    opened.wait_for(r"execute_tools · turn 1 of 10 · .* · 1 turn, 3 tool calls, 120 tokens")
-    assert opened.finish() == 0
-    assert "turn 1: get_weather ×2, explode" in _shown(opened.raw)
+    opened.wait_for(r"execute_tools · turn 1 of 10 · hang .* · 1 turn, 3 tool calls, 120 tokens")
+    opened.type("\x03")
+    assert opened.finish() == 130
+    assert "turn 1: look ×2, hang" in _shown(opened.raw)
 
 
 def test_the_running_tool_is_named(terminal: Open, folder: Path) -> None:
