@@ -9,8 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from random import Random
+
+import apsw
 
 from crashing import Death, Side
 from invariants import violations
@@ -61,7 +64,7 @@ class Racer:
 
 
 @contextmanager
-def racers(count: int, path: Path, ledger: Ledger, lease: float, *mutant: str) -> Iterator[list[Racer]]:
+def racers(number: int, path: Path, ledger: Ledger, lease: float, *mutant: str) -> Iterator[list[Racer]]:
     """Processes that stand ready."""
     racer = Path(__file__).with_name("racer.py")
     command = [sys.executable, str(racer), str(path), str(ledger.path), str(lease), *mutant]
@@ -70,11 +73,16 @@ def racers(count: int, path: Path, ledger: Ledger, lease: float, *mutant: str) -
             stack.enter_context(
                 subprocess.Popen(command, env=environment(), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             )
-            for _ in range(count)
+            for _ in range(number)
         ]
         found = [Racer(process) for process in processes]
-        assert [racer.said() for racer in found] == ["ready"] * count
-        yield found
+        try:
+            assert [racer.said() for racer in found] == ["ready"] * number
+            yield found
+        except BaseException:
+            for process in processes:  # one may be stopped, and would be waited for without an end
+                process.kill()
+            raise
 
 
 def orphan(store: SQLiteStore, run_id: str, ledger: Ledger, draw: Random) -> None:
@@ -146,10 +154,7 @@ def stop_past_the_lease(counts: Tally, folder: Path, runs: int, *mutant: str) ->
     path, ledger = folder / "runs.db", Ledger(folder / "ledger", durable=False)
     with racers(2, path, ledger, SHORT, *mutant) as (first, second):
         for number in range(runs):
-            run_id = f"run {number}"
-            first.go(run_id)
-            assert first.said() == "at work"
-            first.signal(signal.SIGSTOP)
+            run_id = stopped(first, path, number)
             takes: list[str] = []
             while not takes or takes[-1].startswith("leased"):
                 second.go(run_id)
@@ -161,6 +166,34 @@ def stop_past_the_lease(counts: Tally, folder: Path, runs: int, *mutant: str) ->
             if not revived.startswith("lost"):
                 wrong.append(f"the one that was stopped says {revived!r}")
             counts.count(run_id, wrong + look(path, run_id, ledger))
+
+
+def stopped(racer: Racer, path: Path, number: int) -> str:
+    """Stop a process in the middle of a run, but of no commit, where it has the file locked; gives the run's id."""
+    for attempt in count():
+        run_id = f"run {number}.{attempt}"
+        racer.go(run_id)
+        assert racer.said() == "at work"
+        racer.signal(signal.SIGSTOP)
+        os.waitpid(racer.pid, os.WUNTRACED)
+        if is_free(path):
+            return run_id
+        racer.signal(signal.SIGCONT)
+        racer.outcome()
+    raise AssertionError  # `count` has no end
+
+
+def is_free(path: Path) -> bool:
+    """Whether nobody is writing to a store."""
+    connection = apsw.Connection(str(path))
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except apsw.BusyError:
+        return False
+    finally:
+        connection.close()
+    return True
 
 
 def test_a_process_that_was_stopped_past_its_lease(memory: Path, tally: Callable[[str], Tally]) -> None:
