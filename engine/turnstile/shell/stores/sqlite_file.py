@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -31,6 +32,7 @@ _EFFECTIVE = os.access in os.supports_effective_ids
 _AGAIN = "then resume the run, of which all that was acknowledged is kept"
 _FULL = f"the disk is full; make room, {_AGAIN}"
 
+_PAUSE = 0.01  # seconds: a change of the mode takes less
 DAMAGED_LOG = (
     "its log {log!r} is damaged, and {commits} commits behind the damage cannot be read; what can be is exported by "
     "`turnstile runs export --all`; keep both files, and restore the store from a copy"
@@ -188,7 +190,7 @@ def _open(  # noqa: PLR0917 - all that opening takes, from the one function that
         # A log that may lack several commits after a power cut is what "normal" was chosen for.
         flaw = _look_behind(connection, log, path, writes=writes or not version) if synchronous == "full" else ""
         if not connection.readonly("main"):
-            _set_up(connection, place, synchronous)
+            _set_up(connection, place, wait, synchronous)
         if version < len(MIGRATIONS):
             _refuse_old(connection, place, version)
             migrate(connection, place)
@@ -208,8 +210,8 @@ def _refuse_old(connection: apsw.Connection, place: str, version: int) -> None:
         )
 
 
-def _set_up(connection: apsw.Connection, place: str, synchronous: str) -> None:
-    mode = connection.pragma("journal_mode", "wal")
+def _set_up(connection: apsw.Connection, place: str, wait: float, synchronous: str) -> None:
+    mode = _to_wal(connection, time.monotonic() + wait)
     if mode != "wal":
         raise StoreUnreachable(
             place,
@@ -217,6 +219,17 @@ def _set_up(connection: apsw.Connection, place: str, synchronous: str) -> None:
         )
     connection.pragma("synchronous", synchronous)
     connection.pragma("fullfsync", 1)  # macOS: its plain fsync leaves data in the drive's cache (its fsync(2))
+
+
+def _to_wal(connection: apsw.Connection, last: float) -> object:
+    """The journal mode once WAL was asked for; SQLite itself does not wait for others that ask for it at the moment."""
+    while True:
+        try:
+            return connection.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            if time.monotonic() >= last:
+                raise
+        time.sleep(_PAUSE)
 
 
 def failure(error: apsw.Error | UnicodeDecodeError, path: Path) -> StoreError:
