@@ -11,7 +11,7 @@ from turnstile.core.machine import Machine
 from turnstile.ports import Record, RunEntry, Store
 from turnstile.replay.exporting import place_of
 from turnstile.replay.replaying import replay
-from turnstile.shell.stores.common import first_line
+from turnstile.shell.stores.prompts import first_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from turnstile.core.events import (
 )
 from turnstile.core.fold import fold
 from turnstile.core.messages import ToolResult
-from turnstile.core.run_state import at_work
+from turnstile.core.run_state import RunState, at_work
 from turnstile.core.step import note, step
 from turnstile.driver import changed
 from turnstile.driver.keeper import summary_of
@@ -90,13 +90,18 @@ async def fork(
     run = fold(agent.machine, [record.event for record in settled])
     if run.finished:
         raise UsageError(f"run {run_id!r} was ending at its transition {at}, so a fork could not go on; fork it before")
-    lease = await store.create(settled[0], summary_of(begun.states[0]), _unheard)
+    await _write(store, settled, begun.states[0], run)
+    return run.run_id
+
+
+async def _write(store: Store, records: Sequence[Record], first: RunState, last: RunState) -> None:
+    """Write the records of a run that nobody drives yet; it is `first` with the first of them, `last` with all."""
+    lease = await store.create(records[0], summary_of(first), _unheard)
     try:
-        if settled[1:]:
-            await store.append(lease, settled[1:], summary_of(run))
+        if records[1:]:
+            await store.append(lease, records[1:], summary_of(last))
     finally:
         store.release(lease)
-    return run.run_id
 
 
 def _unheard(letter: Letter) -> None:

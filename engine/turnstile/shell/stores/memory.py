@@ -13,7 +13,8 @@ from itertools import count, islice
 from turnstile.core.errors import ConfigurationError, NoSuchRun, RunExists, RunFinished, RunIsLeased, SessionBusy
 from turnstile.core.events import Event, RunStarted
 from turnstile.ports import Deliver, Lease, Letter, Record, RunEntry, Summary
-from turnstile.shell.stores.common import first_line, refuse_other_letters
+from turnstile.shell.stores.letters import refuse_other_letters
+from turnstile.shell.stores.prompts import first_line
 
 _PLACE = "memory"
 

@@ -33,8 +33,8 @@ from turnstile.core.errors import (
 from turnstile.core.events import Event, RunStarted
 from turnstile.ports import Deliver, Lease, Record, Summary
 from turnstile.shell.stores import sqlite_lists, sqlite_rows
-from turnstile.shell.stores.common import refuse_other_letters
 from turnstile.shell.stores.leases import HolderUnknown, Leases, Watch
+from turnstile.shell.stores.letters import refuse_other_letters
 from turnstile.shell.stores.sqlite_file import Channel
 from turnstile.shell.stores.sqlite_held import HeldLeases
 from turnstile.shell.stores.sqlite_reading import Reading

@@ -6,7 +6,7 @@ import apsw
 
 from turnstile.core.codec import Codec
 from turnstile.core.errors import CodecError, UsageError
-from turnstile.shell.stores.common import refuse_other_letters
+from turnstile.shell.stores.letters import refuse_other_letters
 
 _AT_ONCE = 1000  # runs listed with one query: others read between two of them
 

@@ -16,8 +16,8 @@ import apsw
 from turnstile.core.codec import Codec
 from turnstile.core.errors import CodecError, UsageError
 from turnstile.ports import Deliver, Lease, Letter
-from turnstile.shell.stores.common import refuse_other_letters
 from turnstile.shell.stores.holder import boot_clock
+from turnstile.shell.stores.letters import refuse_other_letters
 from turnstile.shell.stores.sqlite_file import Channel
 from turnstile.shell.stores.sqlite_writer import Writer
 

@@ -13,7 +13,7 @@ from turnstile.core.errors import NoSuchRun, StoreDamaged, UsageError
 from turnstile.core.events import RunStarted
 from turnstile.ports import Record, Summary
 from turnstile.shell.stores.chain import first_seal, seal
-from turnstile.shell.stores.common import first_line
+from turnstile.shell.stores.prompts import first_line
 
 _MOST_TOKENS = 2**63 - 1  # what SQLite's INTEGER holds; a server may claim anything
 
