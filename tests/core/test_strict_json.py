@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 
 import pytest
-from hypothesis import given
+import rfc8785
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from turnstile.core.errors import InvalidJSON, TurnstileError
@@ -144,6 +146,31 @@ def test_equal_values_have_equal_digests_however_they_are_written(value: JsonVal
     rewritten = loads(json.dumps(shuffled(value, chance), indent=chance.choice([None, 1])))
 
     assert digest("tool", rewritten) == digest("tool", value)
+
+
+written: st.SearchStrategy[JsonValue] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters())
+    | st.sampled_from([2**53, -(2**53)]),
+    lambda parts: st.lists(parts, max_size=4) | st.dictionaries(st.text(st.characters()), parts, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.text(), written)
+@example("tool", {"\uffff": 1, "\U00010000": 2})  # sorted by UTF-16 units, the other way round than by characters
+@example("tool", {"b": '\x00\x08\x1f\x7f\x80\u2028/\\"', "a": 2**53 - 1, "": [-(2**53) + 1, True, None, {}, []]})
+def test_a_digest_is_that_of_rfc_8785(name: str, value: JsonValue) -> None:
+    """Journals hold digests: whichever library writes a value, its digest is the one that the standard gives it."""
+    try:
+        text = rfc8785.dumps([name, value])
+    except ValueError:
+        text = b"exact " + json.dumps([name, value], sort_keys=True).encode()
+
+    assert digest(name, value) == hashlib.sha256(text).hexdigest()
 
 
 def shuffled(value: JsonValue, chance: random.Random) -> JsonValue:

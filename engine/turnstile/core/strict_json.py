@@ -21,6 +21,7 @@ MAX_DEPTH = 64  # above any real schema or argument; CPython's own decoder recur
 MAX_VALUES = 1_000_000  # values take some 60 bytes each: 16 MB of ``[],[],…`` would become 300 MB
 MAX_DIGITS = 400  # 10**308 is the largest double (IEEE 754); Python refuses integer texts above 4,300 digits
 
+_SIMPLE = frozenset({str, int, bool, type(None)})
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
 _COMMA = re.compile(r'"(?:[^"\\]|\\.)*"?|,', re.DOTALL)
 
@@ -48,10 +49,11 @@ def loads(
         except UnicodeDecodeError as error:
             msg = f"not UTF-8 at byte {error.start}"
             raise InvalidJSON(msg) from None
-    _check_depth(text, max_depth)
-    _check_values(text)
+    if len(text) > max_depth:  # a level takes a character, and each value but the first one, too
+        _check_depth(text, max_depth)
+        _check_values(text)
     try:
-        value: JsonValue = (_LENIENT if control_characters else _STRICT).decode(text)
+        value: JsonValue = _DECODERS[len(text) > MAX_DIGITS, control_characters].decode(text)
     except json.JSONDecodeError as error:
         msg = f"{error.msg.removesuffix(' at')} at line {error.lineno} column {error.colno}"
         raise InvalidJSON(msg) from None
@@ -64,13 +66,39 @@ def digest(name: str, value: JsonValue) -> str:
     The values are written as RFC 8785 says. What it cannot write, integers that no double holds and lone surrogates, is
     written in full, and marked so that no other value looks the same.
     """
-    import rfc8785  # loaded when first needed: an agent without tools never digests anything
+    text = _quickly(name, value) if _is_simple(value) else None
+    return hashlib.sha256(_fully(name, value) if text is None else text).hexdigest()
+
+
+def _is_simple(value: JsonValue) -> bool:
+    """Whether orjson writes a value as RFC 8785 says, if it writes it at all.
+
+    It writes numbers with a fraction in another form, and sorts keys by code points in place of UTF-16 units, which
+    for ASCII are the same.
+    """
+    if isinstance(value, dict):
+        return all(map(str.isascii, value)) and all(map(_is_simple, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_simple, value))
+    return type(value) in _SIMPLE
+
+
+def _quickly(name: str, value: JsonValue) -> bytes | None:
+    import orjson  # loaded when first needed: an agent without tools never digests anything
 
     try:
-        text = rfc8785.dumps([name, value])
+        return orjson.dumps([name, value], option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+    except TypeError:  # an integer that no double holds, a lone surrogate
+        return None
+
+
+def _fully(name: str, value: JsonValue) -> bytes:
+    import rfc8785  # loaded when first needed: most values are simple
+
+    try:
+        return rfc8785.dumps([name, value])
     except ValueError:
-        text = b"exact " + json.dumps([name, value], sort_keys=True).encode()
-    return hashlib.sha256(text).hexdigest()
+        return b"exact " + json.dumps([name, value], sort_keys=True).encode()
 
 
 def _check_depth(text: str, max_depth: int) -> None:
@@ -123,7 +151,18 @@ def _float(text: str) -> float:
     return value
 
 
-_STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant)
-_LENIENT = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant, strict=False
-)
+def _decoder(*, may_be_long: bool, control_characters: bool) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=_object,
+        parse_int=_integer if may_be_long else None,  # a text that is no longer than an integer may be holds none
+        parse_float=_float,
+        parse_constant=_constant,
+        strict=not control_characters,
+    )
+
+
+_DECODERS = {
+    (may_be_long, control_characters): _decoder(may_be_long=may_be_long, control_characters=control_characters)
+    for may_be_long in (False, True)
+    for control_characters in (False, True)
+}
