@@ -58,7 +58,7 @@ class Parameters:
         """The arguments as the function takes them, and an empty text; or nothing, and what is wrong with them."""
         try:
             # As JSON, so that a strict type takes what JSON has for it: text for a date, a list for a tuple.
-            return self.adapter.validate_json(to_json(arguments)), ""
+            return self.adapter.validator.validate_json(to_json(arguments)), ""
         except PydanticSerializationError:
             return {}, "- a text holds half a surrogate pair (\\ud800 to \\udfff), which stands for no character"
         except ValidationError as error:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -81,18 +80,18 @@ class Toolbox:
 
     def vet(self, reply: Reply, run: RunState) -> tuple[Verdict, ...]:
         """A verdict for each call of a reply, in call order; nothing runs."""
-        spent: Counter[str] = Counter()
-        for name, count in run.calls_by_tool:
-            spent[name.strip()] += count
         verdicts: list[Verdict] = []
         findings: dict[ToolCall, Finding] = {}
+        allowed: list[AnyTool] = []
         for call in reply.calls:
             found = find_out(self._tools, call)
-            verdict = _verdict(call, found, run, spent)
-            if not verdict.problem and found.tool is not None:
-                spent[found.tool.name] += 1
-                findings[call] = found
-            verdicts.append(verdict)
+            problem, made = found.problem, found.tool
+            if made is not None and not problem:
+                problem = _used_up(made, run, allowed)
+                if not problem:
+                    allowed.append(made)
+                    findings[call] = found
+            verdicts.append(_verdict(call, found, problem, run))
         self._remember(run.run_id, findings)
         return tuple(verdicts)
 
@@ -151,15 +150,20 @@ class Toolbox:
             return self._found.pop(run_id, {})
 
 
-def _verdict(call: ToolCall, found: Finding, run: RunState, spent: Mapping[str, int]) -> Verdict:
+def _used_up(made: AnyTool, run: RunState, allowed: list[AnyTool]) -> str:
+    """That a tool was called as often as it may be, by the calls so far and those allowed now; empty if it wasn't."""
+    if made.max_calls is None:
+        return ""
+    spent = allowed.count(made) + sum(count for name, count in run.calls_by_tool if name.strip() == made.name)
+    if spent < made.max_calls:
+        return ""
+    return f"{made.name} may be called {made.max_calls} times in a run, and was; go on without it"
+
+
+def _verdict(call: ToolCall, found: Finding, problem: str, run: RunState) -> Verdict:
     made = found.tool
     if made is None:
-        return Verdict(
-            call.id, found.digest, known=False, valid=False, problem=found.problem, repeats=run.limits.repeats
-        )
-    problem = found.problem
-    if not problem and made.max_calls is not None and spent[made.name] >= made.max_calls:
-        problem = f"{made.name} may be called {made.max_calls} times in a run, and was; go on without it"
+        return Verdict(call.id, found.digest, known=False, valid=False, problem=problem, repeats=run.limits.repeats)
     return Verdict(
         call.id,
         found.digest,

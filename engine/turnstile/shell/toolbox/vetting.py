@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from turnstile.core.errors import InvalidJSON
 from turnstile.core.messages import ToolCall
@@ -25,8 +25,7 @@ NAMES_LISTED = 50
 PREVIEW_CHARS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """What was found out about a call.
 
     Attributes:
@@ -39,7 +38,7 @@ class Finding:
     tool: AnyTool | None
     digest: str
     problem: str = ""
-    arguments: Mapping[str, object] = field(default_factory=dict)
+    arguments: Mapping[str, object] = MappingProxyType({})
 
 
 def find_out(tools: Mapping[str, AnyTool], call: ToolCall) -> Finding:
