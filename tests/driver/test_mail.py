@@ -44,17 +44,17 @@ def mail_of(*letters: Letter) -> Mail:
 def test_what_came_first_is_taken_first() -> None:
     """A run hears in the order in which it was told, and what is taken waits no more."""
     mail = Mail("r")
-    assert not mail
+    assert not mail.waiting
     mail.put(MessageInjected("first"))
     mail(Letter(7, MessageInjected("second")))
-    assert mail
+    assert mail.waiting
     assert mail.next(RUN, done=False) == Entry(MessageInjected("first"))
     mail.take(Entry(MessageInjected("first")))
     assert mail.next(RUN, done=False) == Entry(MessageInjected("second"), 7)
     assert mail.next(RUN, done=False) == Entry(MessageInjected("second"), 7)
     mail.take(Entry(MessageInjected("second"), 7))
     assert mail.next(RUN, done=False) is None
-    assert not mail
+    assert not mail.waiting
 
 
 def test_what_was_lost_is_known_before_all_else() -> None:
@@ -72,7 +72,7 @@ def test_a_letter_that_comes_twice_counts_once() -> None:
     mail(Letter(1, MessageInjected("once")))
     mail.take(Entry(MessageInjected("once"), 1))
     mail(Letter(1, MessageInjected("once")))
-    assert not mail
+    assert not mail.waiting
     assert rung == [1]
 
 
@@ -131,7 +131,7 @@ def test_deny_wins(orders: tuple[str, str], run: RunState) -> None:
     assert mail.next(WAITING, done=False) == Entry(decided["unknown"], number)
     mail.take(Entry(decided["unknown"], number))
     assert mail.next(replace(WAITING, in_doubt=("b",)), done=False) is None
-    assert not mail
+    assert not mail.waiting
     assert {*mail.taken} == {0, 1}
 
 
@@ -147,6 +147,6 @@ def test_a_decision_that_nobody_waits_for_is_dropped(decision: str, caplog: pyte
     caplog.set_level(logging.INFO, "turnstile")
     mail = mail_of(Letter(1, ApprovalDecided("c", decision)))  # type: ignore[arg-type]
     assert mail.next(WAITING, done=False) is None
-    assert not mail
+    assert not mail.waiting
     assert mail.taken == (1,)
     assert "run r has no use for" in caplog.text

@@ -88,14 +88,17 @@ def output_cap(run: RunState) -> int | None:
 
 def over_budget(run: RunState) -> LimitName:
     """The limit that the next request could pass; empty when it fits."""
+    rooms = _rooms(run)
+    if not rooms:
+        return ""
     least = min(LEAST_OUTPUT, run.start.max_output or LEAST_OUTPUT)
-    no_room: list[LimitName] = [limit for limit, cap in _rooms(run) if cap < least]
+    no_room: list[LimitName] = [limit for limit, cap in rooms if cap < least]
     return no_room[0] if no_room else ""
 
 
 def reservation(run: RunState) -> tuple[int, float]:
     """Tokens and US dollars that the next request may cost at worst; nothing where no limit binds it, or forbids it."""
-    limits = run.limits
+    limits = run.start.limits
     if (limits.tokens is None and limits.cost is None) or over_budget(run):
         return NOTHING
     tokens_in, rate = estimate_input(run), run.start.prices[run.model]
@@ -108,7 +111,10 @@ def spent_after(run: RunState, event: ModelReplied) -> LimitName:
 
     The next request carries this reply, so it costs at least as many tokens as this one did.
     """
-    limits, charged = run.limits, charge(run, event.reply)
+    limits = run.start.limits
+    if limits.tokens is None and limits.cost is None:
+        return ""
+    charged = charge(run, event.reply)
     if limits.tokens is not None and run.charged_tokens + 2 * charged >= limits.tokens:
         return "token_limit"
     rate = run.start.prices[run.model]
@@ -125,7 +131,7 @@ def _rooms(run: RunState) -> list[tuple[LimitName, int]]:
     With ``on_exhausted="wrap_up"`` one more request is held back: it carries this one, its reply and a few words, and
     its own reply may be as long again.
     """
-    limits, rate = run.limits, run.start.prices[run.model]
+    limits, rate = run.start.limits, run.start.prices[run.model]
     if limits.tokens is None and (limits.cost is None or rate is None):
         return []
     rooms: list[tuple[LimitName, int]] = []

@@ -197,7 +197,7 @@ def accept(run: RunState, event: ModelReplied) -> RunState:
         usage=run.usage + usage if usage else run.usage,
         charged_tokens=run.charged_tokens + charge(run, reply),
         cost=run.cost + (paid or 0.0),
-        charged_cost=run.charged_cost + charge_cost(run, reply),
+        charged_cost=run.charged_cost + (charge_cost(run, reply) if paid is None else paid),
         unpriced=run.unpriced + (paid is None),
         measured=measured,
         chars_per_token=per_token,
@@ -291,8 +291,9 @@ def close_exchange(run: RunState, results: tuple[ToolResult, ...]) -> RunState:
     if run.open is None:
         return run
     history = run.history.append(Exchange(run.open.reply, results))
-    run = evolve(run, history=history, open=None, results=())
-    return evolve(run, started=(), receipts=(), in_doubt=(), approved=(), lost=())
+    return evolve(
+        run, history=history, open=None, results=(), started=(), receipts=(), in_doubt=(), approved=(), lost=()
+    )
 
 
 def finish(run: RunState, event: Event, reason: str) -> RunState:

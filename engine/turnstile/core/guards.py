@@ -160,7 +160,7 @@ def exhausted(run: RunState, event: ModelFailed | ModelReplied) -> str | None:
         return run.wrapping_up
     if isinstance(event, ModelFailed):
         return over_budget(run) or None
-    if run.turns + 1 >= run.limits.turns:
+    if run.turns + 1 >= run.start.limits.turns:
         return StopReason.MAX_TURNS
     return spent_after(run, event) or None
 
@@ -170,7 +170,7 @@ def limit_of(run: RunState, event: ModelReplied) -> str | None:
     reason = exhausted(run, event)
     if reason is not None:
         return reason
-    limits = run.limits
+    limits = run.start.limits
     if limits.tool_calls is not None and run.tool_calls + len(event.reply.calls) > limits.tool_calls:
         return StopReason.TOOL_CALL_LIMIT
     return StopReason.STUCK_LOOP if _repeats(run, event) else None

@@ -26,13 +26,13 @@ import hashlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self, cast
+from typing import Self
 
 import transitions
 
 from turnstile.core.errors import MachineError, NoRow
 from turnstile.core.events import Event, ResultsAppended
-from turnstile.core.rows import AGAIN, LIVE, STAY, Insertion, Row
+from turnstile.core.rows import AGAIN, LIVE, STAY, Guard, Insertion, Row
 from turnstile.core.run_state import RunState
 from turnstile.core.states import START, STATES, State
 from turnstile.core.table import TABLE
@@ -53,14 +53,18 @@ class Refusal:
 
 
 class _Cursor:
-    """Where `transitions` stands while it judges one event, and what it finds."""
+    """Where `transitions` stands while it judges one event, and what it finds.
 
-    __slots__ = ("event", "refused", "run", "state", "taken")
+    A guard is pure, so it is asked once, however many rows ask it.
+    """
+
+    __slots__ = ("answers", "event", "refused", "run", "state", "taken")
 
     def __init__(self, run: RunState, event: Event) -> None:
         self.state = run.state
         self.run = run
         self.event = event
+        self.answers: dict[Guard, bool] = {}
         self.refused: list[Refusal] = []
         self.taken: Row | None = None
 
@@ -75,9 +79,12 @@ class _Judged(transitions.Transition):
 
     def execute(self, event_data: transitions.EventData) -> bool:
         """Tell the cursor whether this row takes the event."""
-        cursor = cast("_Cursor", event_data.model)
+        cursor: _Cursor = event_data.model  # type: ignore[assignment] # its stub knows no model's class
+        answers = cursor.answers
         for guard, refusal in self._guards:
-            if not guard(cursor.run, cursor.event):
+            if guard not in answers:
+                answers[guard] = guard(cursor.run, cursor.event)
+            if not answers[guard]:
                 cursor.refused.append(refusal)
                 return False
         cursor.taken = self._row

@@ -22,7 +22,7 @@ class Audience:
     """
 
     def __init__(self, observers: Iterable[Observer], keeper: Keeper) -> None:
-        self._observers = [*observers]
+        self._observers = (*observers,)
         self._keeper = keeper
         self._home: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -37,7 +37,7 @@ class Audience:
             self._home.call_soon_threadsafe(self.tell, notice)
             return
         run = self._keeper.run
-        for observer in tuple(self._observers):
+        for observer in self._observers:
             try:
                 observer.observe(notice, run)
             except Exception:  # noqa: BLE001 - whatever is wrong with an observer, the run goes on
@@ -46,8 +46,8 @@ class Audience:
 
     def add(self, observer: Observer) -> None:
         """Let one more hear of the run."""
-        self._observers.append(observer)
+        self._observers = (*self._observers, observer)
 
     def drop(self, observer: Observer) -> None:
         """Let one hear no more of it; others that are equal to it still do."""
-        self._observers = [other for other in self._observers if other is not observer]
+        self._observers = tuple(other for other in self._observers if other is not observer)

@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NoReturn
 
 from turnstile.core.effects import AskHuman, Effect, RunTools
 from turnstile.core.errors import RunBusy, RunIsLeased, UsageError, WaitingForHuman
@@ -23,7 +24,6 @@ from turnstile.core.events import (
     ApprovalDecided,
     Cancelled,
     DeadlinePassed,
-    EffectBegun,
     EffectLost,
     Event,
     ResultsAppended,
@@ -36,7 +36,7 @@ from turnstile.core.step import Step, Transition, effect_of, step
 from turnstile.driver.audience import Audience
 from turnstile.driver.keeper import Keeper
 from turnstile.driver.mail import Mail
-from turnstile.driver.perform import Outside, Performer
+from turnstile.driver.perform import Intents, Outside, Performer
 from turnstile.driver.resuming import Found
 from turnstile.driver.session import going_on
 from turnstile.ports import Record
@@ -186,7 +186,7 @@ class Loop:
             self._call_off = self._outside.clock.alarm(deadline, lambda: (late := post()) and late(DeadlinePassed()))
 
     def _is_late(self) -> bool:
-        deadline = self.run.deadline
+        deadline = self.keeper.run.deadline
         return deadline is not None and self._outside.clock.time() >= deadline
 
     # Taking turns
@@ -197,7 +197,9 @@ class Loop:
         Raises:
             Exception: As `Run.step` raises, but for a run that has ended.
         """
-        self._refuse_misuse()
+        here = asyncio.get_running_loop()
+        if self._is_stepped or self._left or self._home not in {here, None}:
+            self._refuse(here)
         self._is_stepped, held = True, False
         try:
             if self._home is None:
@@ -217,46 +219,46 @@ class Loop:
                 self._idle.set_result(None)
                 self._idle = None
 
-    def _refuse_misuse(self) -> None:
+    def _refuse(self, here: asyncio.AbstractEventLoop) -> NoReturn:
         run = self.run
         if self._is_stepped:
             raise RunBusy(run.run_id)
-        if self._home is not None and self._home is not asyncio.get_running_loop():
+        if self._home not in {here, None}:
             msg = f"run {run.run_id!r} belongs to the event loop that it was begun in; step it there"
             raise UsageError(msg)
-        if self._left:
-            msg = (
-                f"run {run.run_id!r} was left in state {run.state!r} with its effect under way, which is lost; "
-                "go on with `await agent.resume(run_id)`"
-            )
-            raise UsageError(msg)
+        msg = (
+            f"run {run.run_id!r} was left in state {run.state!r} with its effect under way, which is lost; "
+            "go on with `await agent.resume(run_id)`"
+        )
+        raise UsageError(msg)
 
     async def _next_event(self) -> tuple[Event, float]:
         """The event that comes first: one that could not be kept, from the mail, or what the effect brings."""
         if self._unkept is not None:
             return self._unkept
         while True:
+            run, task = self.keeper.run, self._effect
             # A finished effect comes before an order to stop, so that no paid reply and no result is dropped.
-            done = self._effect is not None and self._effect.done()
-            letter = self.mail.next(self.run, done=done)
+            done = task is not None and task.done()
+            letter = self.mail.next(run, done=done) if self.mail.waiting else None
             if letter is not None:
                 return self.mail.take(letter), 0.0
-            if self._effect is None:
-                if self.run.waiting:
-                    raise WaitingForHuman(self.run.run_id, tuple(call.id for call in self.run.waiting))
+            if task is None:
+                if run.waiting:
+                    raise WaitingForHuman(run.run_id, tuple(call.id for call in run.waiting))
                 if self._next is None:
                     return ResultsAppended(), 0.0
                 if self._is_late():
                     return DeadlinePassed(), 0.0
                 await self._begin(self._next)
             elif done:
-                task, self._effect = self._effect, None
+                self._effect = None
                 duration_ms = (self._outside.clock.monotonic() - self._began) * 1000
-                if (task.cancelled() or task.exception() is not None) and at_work(self.run):
+                if (task.cancelled() or task.exception() is not None) and at_work(run):
                     self.mail.put_first(EffectLost())  # calls that were begun must not be begun anew
                 return task.result(), duration_ms
             else:
-                self._wake = asyncio.get_running_loop().create_future()
+                self._wake = task.get_loop().create_future()
                 try:
                     await self._wake
                 finally:
@@ -267,21 +269,20 @@ class Loop:
         intents = self._performer.intents(effect, self.run)
         await self.keeper.note(intents, self._outside.clock.time(), then=lambda: self._launch(effect, intents))
 
-    def _launch(self, effect: Effect, intents: Sequence[Event]) -> None:
+    def _launch(self, effect: Effect, intents: Intents) -> None:
         """Begin an effect whose intents are kept."""
-        assert self._performer is not None  # noqa: S101 - _open made it
-        items = next((intent.items for intent in intents if isinstance(intent, EffectBegun)), ())
+        performer = self._performer
+        assert performer is not None  # noqa: S101 - _open made it
         # Before the task begins, or an order to stop that comes in between is lost; only tools can be told.
         loop = asyncio.get_running_loop()
-        self._performer.stop = loop.create_future() if isinstance(effect, RunTools) else None
+        performer.stop = loop.create_future() if isinstance(effect, RunTools) else None
         self._began = self._outside.clock.monotonic()
-        self._effect = loop.create_task(self._perform(effect, items))
+        self._effect = loop.create_task(self._perform(performer, effect, intents[0].items))
         self._effect.add_done_callback(self._awake)
 
-    async def _perform(self, effect: Effect, items: Ranges) -> Event:
-        assert self._performer is not None  # noqa: S101 - _open made it
+    async def _perform(self, performer: Performer, effect: Effect, items: Ranges) -> Event:
         try:
-            return await self._performer.perform(effect, self.run, items)
+            return await performer.perform(effect, self.keeper.run, items)
         finally:
             self._awake()  # a turn of the event loop earlier than the task's callback, which serves when it never began
 
@@ -306,7 +307,8 @@ class Loop:
         self.keeper.collect()
         moves = self._moves(event, at, duration_ms, onward=onward)
         last = moves[-1][1]
-        intents, effect = self._onward(last) if onward else ((), None)
+        effect = self._follows(last) if onward else None
+        intents = self._performer.intents(effect, last.run) if effect is not None and self._performer else None
         letters = self.mail.taken
 
         def move() -> None:
@@ -314,13 +316,13 @@ class Loop:
             self.mail.forget(letters)
             for _, taken in moves:
                 self._move(taken)
-            if effect is not None:
+            if effect is not None and intents is not None:
                 self.keeper.noted(intents)
                 self._launch(effect, intents)
             elif self._effect is not None:
                 self._is_effect_over = not last.transition.stays
 
-        await self.keeper.keep(moves, intents, letters, then=move)
+        await self.keeper.keep(moves, intents or (), letters, then=move)
         return last.transition
 
     def _moves(self, event: Event, at: float, duration_ms: float, *, onward: bool) -> list[tuple[Event, Step]]:
@@ -331,37 +333,38 @@ class Loop:
             event = replace(event, waited=max(0.0, at - asked.at))
         taken = step(machine, self.run, event, at=at, duration_ms=duration_ms)
         moves = [(event, taken)]
-        while onward and taken.effect is None and not taken.run.finished and not self.mail:
+        while onward and taken.effect is None and taken.run.stop is None and not self.mail.waiting:
             event = ResultsAppended()
             taken = step(machine, taken.run, event, at=at)
             moves.append((event, taken))
         return moves
 
-    def _onward(self, last: Step) -> tuple[tuple[Event, ...], Effect | None]:
-        """The effect that begins with the last step, and its intents; none when something else comes first."""
-        assert self._performer is not None  # noqa: S101 - _open made it
-        effect = last.effect
-        first = self._effect is not None or bool(self.mail) or self._is_late()  # what comes before a new effect
-        if effect is None or first or last.transition.stays or isinstance(effect, AskHuman):
-            return (), None
-        return self._performer.intents(effect, last.run), effect
+    def _follows(self, last: Step) -> Effect | None:
+        """The effect that begins with the last step; none when something else comes first."""
+        if self._effect is not None or self.mail.waiting or last.transition.stays or self._is_late():
+            return None
+        return None if isinstance(last.effect, AskHuman) else last.effect
 
     def _move(self, taken: Step) -> None:
         """Be in the next state, and let go of what belonged to the last one."""
         moved, transition, self._next = taken
         self.keeper.run = moved
         self.transitions.append(transition)
-        stop = self._performer.stop if self._performer is not None else None
-        if moved.stopping is not None and stop is not None and not stop.done():
-            stop.set_result(None)
-        if moved.finished or "await_approval" in {transition.source, transition.dest}:
+        if moved.stopping is not None:
+            self._tell_to_stop()
+        if moved.stop is not None or "await_approval" in (transition.source, transition.dest):
             self._set_alarm()
         self.audience.tell(transition)
+
+    def _tell_to_stop(self) -> None:
+        stop = self._performer.stop if self._performer is not None else None
+        if stop is not None and not stop.done():
+            stop.set_result(None)
 
     async def _begin_call(self, call: ToolCall) -> bool:
         """Keep the intent to run a call before it runs; tells whether it may."""
         assert self._performer is not None  # noqa: S101 - _open made it
-        for intent in self.run.started:
+        for intent in self.keeper.run.started:
             if intent.call_id == call.id:
                 return True
         if self.run.stopping is not None or self._is_late():

@@ -27,32 +27,30 @@ class Mail:
         run_id: The run.
 
     Attributes:
+        waiting: What was not taken yet.
         on_arrival: Called, from any thread, when a letter has come.
     """
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
-        self._waiting: list[Entry] = []
+        self.waiting: list[Entry] = []
         self._came: set[int] = set()  # the letters, by number
         self._taken: list[int] = []
         self.on_arrival: Callable[[], object] = lambda: None
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
     def put(self, event: Event) -> None:
         """Let an event wait, from any thread."""
-        self._waiting.append(Entry(event))
+        self.waiting.append(Entry(event))
 
     def put_first(self, event: Event) -> None:
         """Let an event come before all others."""
-        self._waiting.insert(0, Entry(event))
+        self.waiting.insert(0, Entry(event))
 
     def __call__(self, letter: Letter) -> None:
         """Let a letter wait, from any thread; one that comes twice counts once."""
         if letter.number not in self._came:
             self._came.add(letter.number)
-            self._waiting.append(Entry(letter.event, letter.number))
+            self.waiting.append(Entry(letter.event, letter.number))
             self.on_arrival()
 
     def next(self, run: RunState, *, done: bool) -> Entry | None:
@@ -62,9 +60,7 @@ class Mail:
             run: The run, whose state says whether a decision can be taken.
             done: Whether its effect has ended: what that brought comes before an order to stop.
         """
-        if not self._waiting:
-            return None
-        for entry in (*self._waiting,):
+        for entry in (*self.waiting,):
             if isinstance(entry.event, ApprovalDecided):
                 if self._is_void(entry.event, run):
                     _log.info("run %s has no use for %s, which is dropped", self._run_id, entry.event)
@@ -79,7 +75,7 @@ class Mail:
         """Whether nobody waits for a decision, or another that waits, too, denies what it allows."""
         if decision.call_id not in run.in_doubt:
             return True
-        others = (entry.event for entry in self._waiting)
+        others = (entry.event for entry in self.waiting)
         return decision.decision == "rerun" and any(
             isinstance(other, ApprovalDecided) and other.call_id == decision.call_id and other.decision == "unknown"
             for other in others
@@ -87,7 +83,7 @@ class Mail:
 
     def take(self, entry: Entry) -> Event:
         """The event, which waits no more."""
-        self._waiting.remove(entry)
+        self.waiting.remove(entry)
         if entry.letter is not None:
             self._taken.append(entry.letter)
         return entry.event
@@ -99,4 +95,5 @@ class Mail:
 
     def forget(self, letters: tuple[int, ...]) -> None:
         """The store has these letters no more."""
-        self._taken = [letter for letter in self._taken if letter not in letters]
+        if letters:
+            self._taken = [letter for letter in self._taken if letter not in letters]

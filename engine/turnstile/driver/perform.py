@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from turnstile.core.budget import over_budget
-from turnstile.core.effects import CallModel, Effect, RunTools
+from turnstile.core.effects import Ask, AskHuman, CallModel, Effect, RunTools
 from turnstile.core.errors import UsageError
 from turnstile.core.events import TRANSIENT, CallStarted, EffectBegun, Event, ModelFailed, ModelReplied
 from turnstile.core.machine import Machine
@@ -30,6 +30,9 @@ from turnstile.ports import (
     ToolRunner,
     ToolWork,
 )
+
+Intents = tuple[EffectBegun, *tuple[CallStarted, ...]]
+"""What the journal says before an effect is performed: that it begins, and which calls begin with it."""
 
 MOST_DOUBLINGS = 30  # half a second doubled so often is 17 years, and a double holds it
 
@@ -97,7 +100,7 @@ class Performer:
         self.raised: BaseException | None = None
         self.due: float | None = None
 
-    def intents(self, effect: Effect, run: RunState) -> tuple[Event, ...]:
+    def intents(self, effect: Effect, run: RunState) -> Intents:
         """What the journal must say before an effect is performed: that it begins, and what is sent or started.
 
         Args:
@@ -109,24 +112,24 @@ class Performer:
             items = ranges_of(history, self._outside.context.select(history, run.window_start))
             return (EffectBegun(self._digests.of(effect, history, items), items),)
         if isinstance(effect, RunTools):
-            calls = self._outside.tools.opening(effect, run.limits.parallel)
-            return (EffectBegun(), *(self.intent(call, run) for call in calls))
+            calls = self._outside.tools.opening(effect, run.start.limits.parallel)
+            return (EffectBegun(), *[self.intent(call, run) for call in calls])
         return (EffectBegun(),)
 
     def intent(self, call: ToolCall, run: RunState) -> CallStarted:
         """The intent to run a call."""
         assert run.open is not None  # noqa: S101 - a call is run while its reply is open
-        digest = next(verdict.digest for verdict in run.open.verdicts if verdict.call_id == call.id)
+        (digest,) = [verdict.digest for verdict in run.open.verdicts if verdict.call_id == call.id]
         return CallStarted(
             call.id,
             call.name,
             digest,
             self._fingerprints.get(f"tool {call.name.strip()}", ""),
-            idempotency_key(run.run_id, call.id),
+            idempotency_key(run.start.run_id, call.id),
             str(dict(run.approved).get(call.id, "")),
         )
 
-    async def perform(self, effect: Effect, run: RunState, items: Ranges) -> Event:
+    def perform(self, effect: Effect, run: RunState, items: Ranges) -> Awaitable[Event]:
         """Perform an effect and give the event that follows.
 
         Args:
@@ -139,9 +142,10 @@ class Performer:
                 begun are then as after a crash.
         """
         if isinstance(effect, CallModel):
-            return await self._call_model(effect, run, items)
-        if isinstance(effect, RunTools):
-            return await self._run_tools(effect, run)
+            return self._call_model(effect, run, items)
+        return self._run_tools(effect, run) if isinstance(effect, RunTools) else self._ask(effect, run)
+
+    async def _ask(self, effect: AskHuman | Ask, run: RunState) -> Event:
         asked = str(effect)
         event: object = await self._outside.machine.performs[asked](run)
         if isinstance(event, Event):
@@ -149,7 +153,8 @@ class Performer:
         raise UsageError(f"what performs {asked!r} gives an event; got {event!r}")
 
     async def _call_model(self, effect: CallModel, run: RunState, items: Ranges) -> Event:
-        await self._wait(effect.delay)
+        if effect.delay or self.due is not None:
+            await self._wait(effect.delay)
         limit = over_budget(run)
         if limit:
             return ModelFailed("budget", f"not sent: it could pass the {limit.replace('_', ' ')}", limit=limit)
@@ -191,7 +196,7 @@ class Performer:
             output, error = self._outside.vet_output(reply.text) if reply.says_something else (None, "")
             return ModelReplied(reply, output=output, output_error=error)
         ids = [self._unique(call.id, run) for call in reply.calls]
-        if any(new != call.id for new, call in zip(ids, reply.calls, strict=True)):
+        if ids != [call.id for call in reply.calls]:
             calls = tuple(replace(call, id=new) for new, call in zip(ids, reply.calls, strict=True))
             reply = replace(reply, calls=calls)
         return ModelReplied(reply, self._outside.tools.vet(reply, run))

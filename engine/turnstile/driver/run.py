@@ -65,7 +65,7 @@ class Run(Generic[T]):
     @property
     def snapshot(self) -> RunState:
         """All that is true of it now, as a frozen value."""
-        return self._drive.run
+        return self._drive.keeper.run
 
     @property
     def finished(self) -> bool:
@@ -161,7 +161,8 @@ class Run(Generic[T]):
                     await stepping
 
     def _can_move(self) -> bool:
-        return not self.finished and (not self.waiting or self.has_mail)
+        run = self._drive.keeper.run
+        return run.stop is None and (not run.waiting or self.has_mail)
 
     async def fork(self, seq: int) -> Run[T]:
         """A new run that shares this one's journal up to a transition, and goes on from there in its own way.
