@@ -147,8 +147,7 @@ class ToolWork:
     finished: Callable[[ToolResult], None] = _unkept
 
 
-@dataclass(frozen=True, slots=True)
-class ToolBatch:
+class ToolBatch(NamedTuple):
     """What came of a batch of calls.
 
     Attributes:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from turnstile.core.events import Verdict
 from turnstile.core.messages import ToolCall
 
 
-@dataclass(frozen=True, slots=True)
-class CallModel:
+class CallModel(NamedTuple):
     """Ask a model for the next reply.
 
     Attributes:
@@ -39,8 +38,7 @@ class CallModel:
         return f"CallModel ({', '.join(parts)})" if parts else "CallModel"
 
 
-@dataclass(frozen=True, slots=True)
-class RunTools:
+class RunTools(NamedTuple):
     """Run the calls of the open reply that have no result yet.
 
     Attributes:
@@ -55,8 +53,7 @@ class RunTools:
         return f"RunTools ({', '.join([call.name for call in self.calls])})"
 
 
-@dataclass(frozen=True, slots=True)
-class AskHuman:
+class AskHuman(NamedTuple):
     """Wait for a human to decide about calls.
 
     Attributes:
@@ -69,8 +66,7 @@ class AskHuman:
         return f"AskHuman ({', '.join([call.name for call in self.calls])})"
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """What an extension's state asks for, by the name that the state gives it."""
 
     name: str

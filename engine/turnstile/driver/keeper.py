@@ -55,7 +55,8 @@ class Keeper:
         """
         if self._creating is None:
             assert isinstance(start.event, RunStarted)  # noqa: S101 - the driver's own
-            self.run = begin_run(start.event)
+            if start.event is not self.run.start:
+                self.run = begin_run(start.event)
             self._creating = asyncio.ensure_future(self._create(start, deliver))
         try:
             await asyncio.shield(self._creating)

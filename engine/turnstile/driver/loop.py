@@ -43,6 +43,7 @@ from turnstile.ports import Record
 
 _log = logging.getLogger("turnstile")
 _log.addHandler(logging.NullHandler())  # a library is silent unless its user asks (docs.python.org, "logging")
+_APPENDED = ResultsAppended()
 GRACE = 10.0  # seconds that an abandoned effect may take to let go; RELIABILITY: 10 s for what does not cooperate
 
 
@@ -247,7 +248,7 @@ class Loop:
                 if run.waiting:
                     raise WaitingForHuman(run.run_id, tuple(call.id for call in run.waiting))
                 if self._next is None:
-                    return ResultsAppended(), 0.0
+                    return _APPENDED, 0.0
                 if self._is_late():
                     return DeadlinePassed(), 0.0
                 await self._begin(self._next)
@@ -334,7 +335,7 @@ class Loop:
         taken = step(machine, self.run, event, at=at, duration_ms=duration_ms)
         moves = [(event, taken)]
         while onward and taken.effect is None and taken.run.stop is None and not self.mail.waiting:
-            event = ResultsAppended()
+            event = _APPENDED
             taken = step(machine, taken.run, event, at=at)
             moves.append((event, taken))
         return moves

@@ -34,6 +34,7 @@ from turnstile.ports import (
 Intents = tuple[EffectBegun, *tuple[CallStarted, ...]]
 """What the journal says before an effect is performed: that it begins, and which calls begin with it."""
 
+_BEGUN = EffectBegun()
 MOST_DOUBLINGS = 30  # half a second doubled so often is 17 years, and a double holds it
 
 
@@ -113,8 +114,8 @@ class Performer:
             return (EffectBegun(self._digests.of(effect, history, items), items),)
         if isinstance(effect, RunTools):
             calls = self._outside.tools.opening(effect, run.start.limits.parallel)
-            return (EffectBegun(), *[self.intent(call, run) for call in calls])
-        return (EffectBegun(),)
+            return (_BEGUN, *[self.intent(call, run) for call in calls])
+        return (_BEGUN,)
 
     def intent(self, call: ToolCall, run: RunState) -> CallStarted:
         """The intent to run a call."""
