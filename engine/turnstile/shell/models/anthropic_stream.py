@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Literal
 
 from turnstile.core.errors import InvalidJSON
-from turnstile.core.strict_json import MAX_BYTES, JsonValue, loads
+from turnstile.core.strict_json import MAX_BYTES, JsonValue
 from turnstile.ports import Delta
 from turnstile.shell.models.anthropic_blocks import Block
-from turnstile.shell.models.json_text import as_dict, as_text
+from turnstile.shell.models.json_text import as_dict, as_text, read
 
 DONE = "[DONE]"  # what gateways that translate from chat completions end with
 _FRAME = 64  # bytes that Python needs for a piece besides its characters
@@ -86,7 +86,7 @@ class MessageStream:
             self.done = self._ended = True
             return
         try:
-            said = loads(text)
+            said = read(text)
         except InvalidJSON as error:
             self._stop(f"an event of the stream is no JSON: {error}", text)
             return

@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from turnstile.core.errors import InvalidJSON
-from turnstile.core.strict_json import MAX_BYTES, JsonValue, loads
+from turnstile.core.strict_json import MAX_BYTES, JsonValue
 from turnstile.ports import Delta
 from turnstile.shell.models.chat_calls import CallPieces
 from turnstile.shell.models.chat_reply import REASONING, text_of
 from turnstile.shell.models.error_body import read_error
-from turnstile.shell.models.json_text import as_dict, as_text
+from turnstile.shell.models.json_text import as_dict, as_text, read
 from turnstile.shell.models.think_tags import ThinkTags
 
 Object = dict[str, JsonValue]
 
 DONE = "[DONE]"
+_TOP = ("id", "model", "request_id", "native_finish_reason")
+_LABELS = ("finish_reason", "native_finish_reason", "error")
 _GROWING = {"text", "summary", "data"}  # what OpenRouter's reasoning details stream in pieces ("Reasoning tokens")
 _FRAME = 64  # bytes that Python needs for a piece besides its characters
 _CALL = 1024  # the same for a call or a choice
@@ -100,7 +102,7 @@ class ChatStream:
             self._end()
             return
         try:
-            chunk = loads(text)
+            chunk = read(text)
         except InvalidJSON as error:
             self._stop(f"an event of the stream is no JSON: {error}", text)
             return
@@ -137,13 +139,15 @@ class ChatStream:
             self.problem, self.excerpt = problem, excerpt
 
     def _take_chunk(self, chunk: Object) -> None:
-        for name in ("id", "model", "request_id", "native_finish_reason"):
-            if said := as_text(chunk.get(name)):
+        for name in _TOP:
+            if (said := chunk.get(name)) and isinstance(said, str):
                 self._top[name] = said
-        self._take_usage(chunk.get("usage") or as_dict(chunk.get("x_groq")).get("usage"))  # Groq, without being asked
+        if usage := chunk.get("usage") or as_dict(chunk.get("x_groq")).get("usage"):  # Groq, without being asked
+            self._take_usage(usage)
         choices = chunk.get("choices")
-        for entry in choices if isinstance(choices, list) else ():
-            self._take_choice(as_dict(entry))
+        if isinstance(choices, list):
+            for entry in choices:
+                self._take_choice(as_dict(entry))
 
     def _take_usage(self, usage: JsonValue) -> None:
         """Counts grow from chunk to chunk, and some chunks have only some of them."""
@@ -158,11 +162,12 @@ class ChatStream:
         if choice is None:
             choice = self._choices[index] = _Choice()
             self._room -= _CALL
-        for name in ("finish_reason", "native_finish_reason", "error"):
+        for name in _LABELS:
             if (said := entry.get(name)) and said != "null":  # a gateway's text for none
                 choice.labels[name] = said
                 self._finished = self._finished or index == 0
-        self._take_usage(entry.get("usage"))  # Moonshot, "Chat", streaming
+        if usage := entry.get("usage"):  # Moonshot, "Chat", streaming
+            self._take_usage(usage)
         delta = as_dict(entry.get("delta"))
         if "delta" not in entry and not choice.has_begun:  # a gateway that streams a whole reply as one chunk
             delta = as_dict(entry.get("message"))
@@ -174,20 +179,26 @@ class ChatStream:
     def _said(self, choice: _Choice, delta: Object) -> list[tuple[str, str]]:
         """Keep what a delta says, and give its pieces."""
         content = delta.get("content")
-        found = [("content", content)] if isinstance(content, str) else list(self._parts(content))
-        found.append(("refusal", as_text(delta.get("refusal"))))
-        found.append(("reasoning_content", next((said for n in REASONING if (said := as_text(delta.get(n)))), "")))
-        found = [(name, text) for name, text in found if text]
+        if isinstance(content, str):
+            found = [("content", content)] if content else []
+        else:
+            found = [(name, text) for name, text in self._parts(content) if text] if content is not None else []
+        if refusal := as_text(delta.get("refusal")):
+            found.append(("refusal", refusal))
+        for name in REASONING:
+            if (said := delta.get(name)) and isinstance(said, str):
+                found.append(("reasoning_content", said))
+                break
         for name, text in found:
             choice.said[name].append(text)
         for name in self._echo:
             if kept := delta.get(name):
                 choice.kept[name] = merged(choice.kept.get(name), kept)
                 self._room -= len(str(kept)) + _FRAME
-        before = len(choice.calls)
         if calls := delta.get("tool_calls") or delta.get("function_call"):
+            before = len(choice.calls)
             found += [("arguments", piece) for piece in choice.calls.take(calls)]
-        self._room -= _CALL * (len(choice.calls) - before)
+            self._room -= _CALL * (len(choice.calls) - before)
         return found
 
     def _parts(self, content: JsonValue) -> Iterator[tuple[str, str]]:

@@ -61,19 +61,23 @@ class Patience:
         self._timeout = timeout
         self._idle_timeout = idle_timeout
         self._last_event = self._now()
+        self._has_heard = False
         self._alarm = 0.0
         self.limit = asyncio.timeout(timeout)
         self.what = self._not_complete = f"the answer was not complete after {timeout:g} s"
 
     def heard(self) -> None:
-        """An event came."""
-        self._last_event = self._now()
+        """An event came, before the next wait begins."""
+        self._has_heard = True
 
     def wait(self, *, afterword: bool = False) -> None:
         """Begin to wait for the next bytes, but briefly for those that only say more about a whole reply."""
         idle = min(AFTERWORD, self._idle_timeout) if afterword else self._idle_timeout
+        now = self._now()
+        if self._has_heard:
+            self._last_event, self._has_heard = now, False
         end = self._last_event + self._timeout
-        soon = self._now() + idle
+        soon = now + idle
         if not afterword and soon <= self._alarm < end:
             return  # the alarm is late enough: setting it for each piece would cost more than reading the piece
         self._alarm = soon + idle * _SLACK

@@ -6,7 +6,9 @@ import json
 
 import orjson
 
-from turnstile.core.strict_json import JsonValue
+from turnstile.core.strict_json import MAX_DEPTH, JsonValue, loads
+
+_SHORT = 64 * 1024  # characters; a longer text is not read twice as fast where it has to be read again
 
 
 def dumps(value: object) -> bytes:
@@ -19,6 +21,25 @@ def dumps(value: object) -> bytes:
         return orjson.dumps(value)
     except TypeError:  # rare: a surrogate, an integer beyond 64 bits, or no JSON at all
         return json.dumps(_mended(value), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def read(text: str) -> JsonValue:
+    """The value of a text, just as the strict decoder gives it, at half of its cost for the short texts of streams.
+
+    Whether it would refuse the text shows in the value: a key that stands twice is written once, with one colon less,
+    and an integer that orjson rounded has become a float with an exponent.
+
+    Raises:
+        InvalidJSON: As the strict decoder does.
+    """
+    if len(text) > _SHORT or text.count("{") + text.count("[") > MAX_DEPTH or "\\u003" in text:  # an escaped colon
+        return loads(text)
+    try:
+        value: JsonValue = orjson.loads(text)
+    except ValueError:
+        return loads(text)
+    written = orjson.dumps(value)
+    return value if written.count(b":") == text.count(":") and b"e+" not in written else loads(text)
 
 
 def mend(text: str) -> str:

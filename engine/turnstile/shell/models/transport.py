@@ -175,12 +175,18 @@ class Transport:
             stated = int(response.headers.get("content-length", 0))
             if stated > self._max_bytes:
                 raise self._too_long(str(stated))
-            if response.headers.get("content-encoding", "identity") != "identity":
-                response.stream = _Packed(response.stream, self._max_bytes)
-            async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_bytes())) as chunks:
+            async with aclosing(self._chunks_of(response)) as chunks:
                 yield Answer(response.status_code, dict(response.headers.items()), b""), chunks
         finally:
             await response.aclose()
+
+    def _chunks_of(self, response: httpx.Response) -> AsyncGenerator[bytes]:
+        """The chunks of a body as they come; one that is not packed need not pass through what unpacks."""
+        stream = cast("httpx.AsyncByteStream", response.stream)
+        if response.headers.get("content-encoding", "identity") == "identity":
+            return cast("AsyncGenerator[bytes]", aiter(stream))
+        response.stream = _Packed(stream, self._max_bytes)
+        return cast("AsyncGenerator[bytes]", response.aiter_bytes())
 
     async def _read(self, answer: Answer, chunks: AsyncIterator[bytes]) -> Answer:
         found, size = [], 0
@@ -235,8 +241,8 @@ class Transport:
 class _Packed(httpx.AsyncByteStream):
     """A packed body that is refused when it is too long as it comes: what follows its end, httpx keeps for ever."""
 
-    def __init__(self, stream: object, most: int) -> None:
-        self._stream = cast("httpx.AsyncByteStream", stream)
+    def __init__(self, stream: httpx.AsyncByteStream, most: int) -> None:
+        self._stream = stream
         self._most = most
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
