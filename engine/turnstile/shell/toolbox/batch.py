@@ -27,7 +27,7 @@ class Batch:
     """The calls of one reply under way.
 
     Args:
-        results: A place for each call's result; filled where a call cannot run.
+        results: A place for each call's result; filled where a call cannot run, left empty by one that is handed over.
         jobs: The calls that can, in call order.
         work: What is known of the run.
         grace: Seconds that a call may go on after it was told to stop.
@@ -58,7 +58,6 @@ class Batch:
         self._context = contextvars.copy_context()
         self._idle: asyncio.Future[None] = self._loop.create_future()  # done when nothing runs and nothing waits
         self._advancing = False
-        self._handed_over: set[int] = set()  # whose results are kept already
         self._halted = ""
         self._aborted: str | None = None
         self._raised: BaseException | None = None
@@ -84,11 +83,7 @@ class Batch:
             raise
         finally:
             self._work.stop.remove_done_callback(self._told)
-        results = tuple(
-            result
-            for index, result in enumerate(self._results)
-            if result is not None and index not in self._handed_over
-        )
+        results = tuple([result for result in self._results if result is not None])
         return ToolBatch(ToolsFinished(results, self._aborted), self._raised)
 
     def _told(self, _stop: asyncio.Future[None]) -> None:
@@ -121,7 +116,8 @@ class Batch:
         self._running[job.index] = job
         # In a copy of the batch's context: this may run within another call's task, whose variables are its own.
         job.task = self._loop.create_task(self._drive(job), context=self._context.copy())
-        job.task.add_done_callback(partial(self._ended, job))
+        if not job.settled:
+            job.task.add_done_callback(self._ended)
 
     async def _drive(self, job: Job) -> None:
         if self._is_over():
@@ -136,12 +132,13 @@ class Batch:
             job.alarm = self._loop.call_later(job.tool.timeout, self._expire, job)
         self._settle(job, await perform(job, partial(self._tool_context, job)))
 
-    def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
         """Settle a call whose task ended without a result, so that nobody waits for it.
 
         Its tool raised what `perform` must let through, or another task cancelled it before it began.
         """
-        if not job.settled:
+        job = next((job for job in self._running.values() if job.task is task), None)
+        if job is not None:
             error = None if task.cancelled() else task.exception()
             self._settle(job, failed(error) if error else Outcome("not run: cancelled", "not_run"))
 
@@ -158,17 +155,19 @@ class Batch:
             return
         job.settled = True
         self._running.pop(job.index, None)
+        if job.task is not None:
+            job.task.remove_done_callback(self._ended)
         if job.alarm is not None:
             job.alarm.cancel()
         duration_ms = 0.0 if job.began is None else (self._monotonic() - job.began) * 1000
         content = fit(outcome.content, job.tool.max_result_chars)
         result = ToolResult(job.call.id, job.call.name, content, outcome.status, duration_ms)
-        self._results[job.index] = result
         # The last one's comes with the batch. That an outcome is unknown is said by an intent without a result, too: a
         # call that was told to stop with its process may be looked at anew.
         if job.began is not None and outcome.status != "unknown" and (self._running or self._waiting):
-            self._handed_over.add(job.index)
             self._work.finished(result)
+        else:
+            self._results[job.index] = result
         self._work.notify(result)
         if outcome.raised is not None:
             self._raised = outcome.raised if self._raised is None else self._raised

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from turnstile.core.errors import StopRun
 from turnstile.core.messages import ResultStatus, ToolCall
@@ -17,8 +18,7 @@ from turnstile.shell.toolbox.vetting import AnyTool
 from turnstile.tools import ToolContext
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What came of a call.
 
     Attributes:
