@@ -81,11 +81,11 @@ class JsonLog:
         """
         if not self._listening:
             return
-        if isinstance(notice, RunStarted):
+        if isinstance(notice, Transition):
+            event, move = "transition", notice
+        elif isinstance(notice, RunStarted):
             self._look_for_keys()
             event, move = "run_started", Transition(0, "", "RunStarted", "", run.state, "", at=self._now())
-        elif isinstance(notice, Transition):
-            event, move = "transition", notice
         else:
             return
         try:
@@ -115,15 +115,15 @@ class JsonLog:
         """All that a line says, in the order in which a person looks for it."""
         move: Transition = given["move"]
         run: RunState = given["run"]
-        clean, usage = self._clean, move.usage
+        clean, start, usage = self._clean, run.start, move.usage
         trace_id, span_id = _trace()
         line = {
             "event": given["event"],
             "timestamp": _timestamp(move.at),
             "level": level,
-            "run_id": clean(run.start.run_id),
-            "session_id": clean(run.start.session) if run.start.session is not None else None,
-            "agent": clean(run.start.agent),
+            "run_id": clean(start.run_id),
+            "session_id": clean(start.session) if start.session is not None else None,
+            "agent": clean(start.agent),
             "seq": move.seq,
             "source": move.source or None,
             "dest": move.dest,
@@ -241,7 +241,7 @@ def _level(move: Transition, run: RunState) -> str:
         mended = run.stop.flags or run.stop.exhausted
         return "error" if move.dest == "failed" else "warning" if mended else "info"
     troubled = move.error is not None or move.event == "EffectLost" or move.reason in SECOND_CHANCES
-    return "warning" if troubled or any(result.status != "ok" for result in move.tools) else "info"
+    return "warning" if troubled or [result for result in move.tools if result.status != "ok"] else "info"
 
 
 def _trace() -> tuple[str | None, str | None]:
