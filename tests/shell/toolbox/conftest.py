@@ -86,7 +86,7 @@ class Stage:
         batch = await self.box.run(RunTools(asked.calls, self.box.vet(asked, self.run)), self.work())
         known = {result.call_id: result for result in (*self.receipts, *batch.event.results)}
         results = tuple(known[call.id] for call in asked.calls)
-        return replace(batch, event=replace(batch.event, results=results))
+        return ToolBatch(replace(batch.event, results=results), batch.raised)
 
 
 def reply(*calls: tuple[str, str]) -> Reply:
