@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 
 from turnstile.core.errors import UsageError
 from turnstile.core.events import RECEIPTS, Event, RunStarted
@@ -36,13 +37,20 @@ def trace(machine: Machine, events: Iterable[Event]) -> tuple[Transition, ...]:
     return tuple(transition for _, transition in walk(machine, events) if transition is not None)
 
 
-def walk(machine: Machine, events: Iterable[Event]) -> Iterator[tuple[RunState, Transition | None]]:
+def walk(
+    machine: Machine, events: Iterable[Event], moments: Iterable[tuple[float, float]] | None = None
+) -> Iterator[tuple[RunState, Transition | None]]:
     """The run after each event, with the transition that it made: none for `RunStarted` and receipts.
 
     Going back in time is walking less far.
+
+    Args:
+        machine: The table that the run was driven by.
+        events: Its events, `RunStarted` first.
+        moments: For each, when it arrived and how long the effect took that brought it, as the transitions tell it.
     """
     run: RunState | None = None
-    for event in events:
+    for event, (at, duration_ms) in zip(events, moments or repeat((0.0, 0.0)), strict=False):
         if run is None:
             if not isinstance(event, RunStarted):
                 msg = f"a run's events begin with RunStarted; got {type(event).__name__}"
@@ -53,5 +61,5 @@ def walk(machine: Machine, events: Iterable[Event]) -> Iterator[tuple[RunState, 
             run = note(run, event)
             yield run, None
         else:
-            run, transition, _ = step(machine, run, event)
+            run, transition, _ = step(machine, run, event, at=at, duration_ms=duration_ms)
             yield run, transition

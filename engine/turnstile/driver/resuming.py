@@ -119,14 +119,15 @@ def retold(machine: Machine, records: Sequence[Record]) -> tuple[RunState, tuple
     transitions: list[Transition] = []
     run: RunState | None = None
     try:
-        steps = walk(machine, (record.event for record in records))
+        events, moments = [record.event for record in records], [record[1:3] for record in records]
+        steps = walk(machine, events, moments)
         for record, (after, move) in zip(records, steps, strict=True):
             run = after
             if move is None:
                 continue
             if record.row not in ("", move.row):  # it would be somewhere else from here on, unseen
                 raise UsageError(_foreign(records, f"row {record.row!r} was taken where this one takes {move.row!r}"))
-            transitions.append(move._replace(at=record.at, duration_ms=record.duration_ms))
+            transitions.append(move)
     except NoRow as error:
         raise UsageError(_foreign(records, str(error))) from error
     assert run is not None  # noqa: S101 - there are records

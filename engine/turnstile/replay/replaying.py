@@ -135,7 +135,8 @@ _Moved = tuple[RunState, Transition | None] | NoRow | ValueError
 def _moves(machine: Machine, records: tuple[Record, ...]) -> Iterator[_Moved]:
     """The run after each record with its move, up to one that no row takes, or that does not fit what was before."""
     try:
-        yield from walk(machine, (record.event for record in records))
+        events, moments = [record.event for record in records], [record[1:3] for record in records]
+        yield from walk(machine, events, moments)
     except (NoRow, ValueError) as error:
         yield error
 
@@ -161,7 +162,7 @@ class _Making:
             self._sends(seq, record.event, record.at, run)
         self.states.append(run)
         if transition is not None:
-            self.transitions.append(transition._replace(at=record.at, duration_ms=record.duration_ms))
+            self.transitions.append(transition)
             if record.row not in ("", transition.row):
                 self._differs(seq, "row", record.row, transition.row)
                 return False
