@@ -14,6 +14,7 @@ from turnstile.core.errors import StopRun
 from turnstile.core.messages import ToolCall, ToolResult
 from turnstile.ports import ToolBatch, ToolProgress, ToolStarted
 from turnstile.shell.toolbox.call import Job, Outcome, perform
+from turnstile.shell.toolbox.threads import idle
 from turnstile.tools import ToolContext, tool
 
 if TYPE_CHECKING:
@@ -441,7 +442,8 @@ async def test_a_thread_that_ended_just_before_the_stop_keeps_its_result(stage: 
     task = asyncio.create_task(perform(job, lambda: ToolContext("run", "c1")))
     await begun.wait()
     let_go.set()
-    threads[0].join()  # blocks the loop on purpose: the result is on its way, and has not arrived
+    while threads[0] not in idle:  # blocks the loop on purpose: the result is on its way, and has not arrived
+        pass
     await asyncio.sleep(0)  # it arrives, and the task will see it in the next pass
     job.halted = Outcome("stopped", "unknown")
     task.cancel()

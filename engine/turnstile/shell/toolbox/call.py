@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import NamedTuple
 from turnstile.core.errors import StopRun
 from turnstile.core.messages import ResultStatus, ToolCall
 from turnstile.shell.toolbox.text import Unwritable, described, flattened, whole, written
+from turnstile.shell.toolbox.threads import begin
 from turnstile.shell.toolbox.vetting import AnyTool
 from turnstile.tools import ToolContext
 
@@ -99,11 +99,7 @@ def failed(error: BaseException) -> Outcome:
 
 
 async def _in_thread(tool: AnyTool, arguments: Mapping[str, object]) -> Outcome | Awaitable[object]:
-    """Run a function in a thread of its own; gives its outcome, or what it returned for the event loop to await.
-
-    A thread, not a pool's worker: the calls of a batch are truly at once however many they are, and one that is given
-    up takes no place from another. A daemon, so that it never keeps the process from ending.
-    """
+    """Run a function in a thread of its own; gives its outcome, or what it returned for the event loop to await."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Outcome | Awaitable[object]] = loop.create_future()
     context = contextvars.copy_context()
@@ -117,11 +113,12 @@ async def _in_thread(tool: AnyTool, arguments: Mapping[str, object]) -> Outcome 
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(deliver, given)
 
-    threading.Thread(target=work, name=f"tool {tool.name}", daemon=True).start()
+    worker = begin(f"tool {tool.name}", work)
     try:
         return await future
     except asyncio.CancelledError:
         if future.cancelled():
+            worker.retire()  # who knows in what state the function will leave it
             raise
         return future.result()  # told to stop just after it had ended
 
