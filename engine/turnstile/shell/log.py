@@ -41,7 +41,7 @@ SECOND_CHANCES = frozenset({"cut_call", "nudge", "repair_output", "wrap_up"})
 """Reasons of moves that mend what went wrong without a failed request or a lost effect, which show by themselves."""
 
 LEAST_KEY = 8  # a shorter value of such a variable is a placeholder, and replacing it would hit plain words
-_KEY_VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$")
+KEY_VARIABLES = ("KEY", "TOKEN", "SECRET", "PASSWORD")  # how names of variables end that hold one
 
 _UNSEEN = re.compile(
     "[\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -190,9 +190,8 @@ class JsonLog:
 
     def _look_for_keys(self) -> None:
         """Learn the keys in the environment, which a program may have set after the log was made."""
-        keys = tuple(
-            value for name, value in os.environ.items() if len(value) >= LEAST_KEY and _KEY_VARIABLE.search(name)
-        )
+        named = [os.environ.get(name, "") for name in os.environ if name.endswith(KEY_VARIABLES)]
+        keys = tuple([value for value in named if len(value) >= LEAST_KEY])
         if keys != self._keys:
             self._keys = keys
             self._clean.cache_clear()
