@@ -142,16 +142,18 @@ class Run(Generic[T]):
         It takes a step when it is asked for what comes next, so a loop that breaks off at a transition leaves the run
         between two steps. One that may break off elsewhere is closed with ``contextlib.aclosing``.
         """
-        queue: asyncio.Queue[Notice | None] = asyncio.Queue()
-        listener = Listener(queue)
+        listener = Listener()
         self._drive.audience.add(listener)
         stepping: asyncio.Task[Transition] | None = None
         try:
             while self._can_move():
                 stepping = asyncio.get_running_loop().create_task(self.step())
-                stepping.add_done_callback(lambda _: queue.put_nowait(None))
-                while (notice := await queue.get()) is not None:
-                    yield notice
+                stepping.add_done_callback(lambda _: listener.woken.set())
+                while not stepping.done():
+                    await listener.woken.wait()
+                    listener.woken.clear()
+                    while listener.heard:
+                        yield listener.heard.popleft()
                 await stepping
         finally:
             self._drive.audience.drop(listener)
