@@ -59,7 +59,8 @@ class ChatEncoder:
         self._settings = checked(settings, OURS)
         encoded(self._settings)
         self._wire = wire
-        self._shape = f"{wire} {{empty_content}} {{reasoning_echo}} {{call_id_format}} {{echo}}".format_map(options)
+        shape = f"{wire} {{empty_content}} {{reasoning_echo}} {{call_id_format}} {{echo}}".format_map(options)
+        self._shapes = shape, f"{shape} in words"  # the same objects each time: as keys they are compared at once
         self._tools: dict[int, Piece] = {}
 
     def limit(self, request: ModelRequest) -> int | None:
@@ -136,7 +137,7 @@ class ChatEncoder:
 
     def _pieces(self, request: ModelRequest) -> list[bytes]:
         in_words = self._is_prompted(request)
-        memo, shape, items = request.memo, f"{self._shape} {in_words}", request.items
+        memo, shape, items = request.memo, self._shapes[in_words], request.items
         if len(memo) > 2 * len(items) + 64:  # a window has left behind what it no longer carries
             memo.clear()
         pieces: list[bytes] = []

@@ -30,7 +30,8 @@ _CALL = 1024  # the same for a call or a choice
 class _Choice:
     """One choice of a reply while it is written."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_first: bool) -> None:
+        self.is_first = is_first
         self.said: dict[str, list[str]] = {"content": [], "refusal": [], "reasoning_content": []}
         self.calls = CallPieces()
         self.kept: Object = {}
@@ -110,13 +111,12 @@ class ChatStream:
         if not isinstance(chunk, dict):
             if chunk is not None:
                 self._stop(f"an event of the stream is a {type(chunk).__name__}, not an object", text)
-            return
-        if _is_error(event, chunk):
+        elif _is_error(event, chunk):
             self._error, self.done, self.excerpt = chunk, True, text
-            return
-        self._take_chunk(chunk)
-        if self._room < 0:
-            self._stop("the reply is longer than what is kept of one", text)
+        else:
+            self._take_chunk(chunk)
+            if self._room < 0:
+                self._stop("the reply is longer than what is kept of one", text)
 
     def body(self) -> JsonValue:
         """The answer as it would be unstreamed: a completion, or an error."""
@@ -142,8 +142,8 @@ class ChatStream:
         for name in _TOP:
             if (said := chunk.get(name)) and isinstance(said, str):
                 self._top[name] = said
-        if usage := chunk.get("usage") or as_dict(chunk.get("x_groq")).get("usage"):  # Groq, without being asked
-            self._take_usage(usage)
+        if usage := chunk.get("usage") or ("x_groq" in chunk and as_dict(chunk["x_groq"]).get("usage")):
+            self._take_usage(usage)  # Groq says it there without being asked
         choices = chunk.get("choices")
         if isinstance(choices, list):
             for entry in choices:
@@ -160,7 +160,7 @@ class ChatStream:
         index = place if isinstance(place, int) and place > 0 else 0
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = _Choice()
+            choice = self._choices[index] = _Choice(is_first=index == 0)
             self._room -= _CALL
         for name in _LABELS:
             if (said := entry.get(name)) and said != "null":  # a gateway's text for none
@@ -171,35 +171,49 @@ class ChatStream:
         delta = as_dict(entry.get("delta"))
         if "delta" not in entry and not choice.has_begun:  # a gateway that streams a whole reply as one chunk
             delta = as_dict(entry.get("message"))
-        for kind, text in self._said(choice, delta):
-            self._room -= len(text) + _FRAME
-            if index == 0:
-                self._tell(kind, text)
+        self._take_delta(choice, delta)
 
-    def _said(self, choice: _Choice, delta: Object) -> list[tuple[str, str]]:
-        """Keep what a delta says, and give its pieces."""
+    def _take_delta(self, choice: _Choice, delta: Object) -> None:
         content = delta.get("content")
-        if isinstance(content, str):
-            found = [("content", content)] if content else []
-        else:
-            found = [(name, text) for name, text in self._parts(content) if text] if content is not None else []
-        if refusal := as_text(delta.get("refusal")):
-            found.append(("refusal", refusal))
+        for name, text in (("content", content),) if isinstance(content, str) else self._parts(content):
+            self._take_piece(choice, name, text)
+        if refusal := delta.get("refusal"):
+            self._take_piece(choice, "refusal", as_text(refusal))
         for name in REASONING:
             if (said := delta.get(name)) and isinstance(said, str):
-                found.append(("reasoning_content", said))
+                self._take_piece(choice, "reasoning_content", said)
                 break
-        for name, text in found:
-            choice.said[name].append(text)
         for name in self._echo:
             if kept := delta.get(name):
                 choice.kept[name] = merged(choice.kept.get(name), kept)
                 self._room -= len(str(kept)) + _FRAME
         if calls := delta.get("tool_calls") or delta.get("function_call"):
-            before = len(choice.calls)
-            found += [("arguments", piece) for piece in choice.calls.take(calls)]
-            self._room -= _CALL * (len(choice.calls) - before)
-        return found
+            self._take_calls(choice, calls)
+
+    def _take_calls(self, choice: _Choice, calls: JsonValue) -> None:
+        before = len(choice.calls)
+        for arguments in choice.calls.take(calls):
+            self._room -= len(arguments) + _FRAME
+            if choice.is_first:
+                self._progress(Delta("arguments", arguments))
+        self._room -= _CALL * (len(choice.calls) - before)
+
+    def _take_piece(self, choice: _Choice, name: str, text: str) -> None:
+        if not text:
+            return
+        choice.said[name].append(text)
+        self._room -= len(text) + _FRAME
+        if not choice.is_first:
+            return
+        if name != "content":
+            self._progress(Delta("reasoning" if name == "reasoning_content" else "text", text))
+        elif self._quiet:
+            self._progress(Delta("arguments", text))
+        elif self._tags is None:
+            self._progress(Delta("text", text))
+        else:
+            for kind, piece in self._tags.feed(text):
+                self._progress(Delta(kind, piece))
 
     def _parts(self, content: JsonValue) -> Iterator[tuple[str, str]]:
         """What the parts of a content say: texts, or parts that hold text or thinking (Mistral)."""
@@ -211,17 +225,6 @@ class ChatStream:
                 yield "reasoning_content", text_of(part.get("thinking"))
             elif part is not None:
                 self._stop(f"delta.content is or holds a {type(part).__name__}", repr(part)[:80])
-
-    def _tell(self, name: str, text: str) -> None:
-        if name == "arguments" or (self._quiet and name == "content"):
-            self._progress(Delta("arguments", text))
-        elif name == "reasoning_content":
-            self._progress(Delta("reasoning", text))
-        elif self._tags is None or name == "refusal":
-            self._progress(Delta("text", text))
-        else:
-            for kind, piece in self._tags.feed(text):
-                self._progress(Delta(kind, piece))
 
 
 def merged(old: JsonValue, new: JsonValue) -> JsonValue:

@@ -1,8 +1,9 @@
-"""What makes an event stream readable and bounded, whatever a server sends and wherever the network cuts it.
+"""`Events`: the events of a stream, whatever a server sends and wherever the network cuts it, at once and bounded.
 
-What `httpx-sse` 0.4.3 lacks is done here, before it reads: line ends become one kind at once, so that a bare carriage
-return does not wait for the next chunk; text that is no UTF-8 is refused instead of replaced; an event has a size; the
-last event is ended when the server forgot to; and the content type does not decide whether an answer is a stream.
+Events are read as the standard says (WHATWG HTML, "Parsing an event stream"), with what streams of models ask for: a
+bare carriage return ends a line at once, and does not wait for the next chunk; text that is no UTF-8 is refused instead
+of replaced; an event has a size; the last event is ended when the server forgot to; and the content type does not
+decide whether an answer is a stream. Ids and delays, for who connects again, mean nothing here: no reply goes on.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ _SNIFFED = 5  # bytes that tell a stream from JSON: the length of the longest na
 _FIELDS = (b":", b"data", b"event", b"id:", b"retry")  # WHATWG HTML, "Parsing an event stream"
 _NO_STREAM = (b"{", b"[", b"<", b'"')
 _BOM = "\ufeff"
+_BLANK_LINE = "\n\n"
+
+Event = tuple[str, str]
+"""The name of an event, ``message`` when it has none, and its data."""
 
 
 class Unfit(Exception):
@@ -90,8 +95,8 @@ class Patience:
         self.limit.reschedule(self._last_event + self._timeout)
 
 
-class EventBytes:
-    """Takes chunks as they come and gives what a parser may read, at once.
+class Events:
+    """Takes chunks as they come and gives the events that are whole with them, at once.
 
     Args:
         max_bytes: The longest event; a whole stream may be `LONGEST` times as long.
@@ -104,32 +109,34 @@ class EventBytes:
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._most = max_bytes
         self._total = 0
-        self._event = 0
+        self._open: list[str] = []  # what came since the last blank line, which ends an event
+        self._length = 0
         self._last = ""
         self._after_cr = False
         self._begun = False
         self.problem = ""
 
-    def feed(self, chunk: bytes) -> str:
-        """The next text, with one kind of line end."""
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that end with a chunk."""
         self._total += len(chunk)
         if self._total > self._most * LONGEST:
             self.problem = f"a stream of more than {self._most * LONGEST} bytes, no more are read"
         text = self._decoded(chunk)
-        if self._after_cr and text:
+        if self._after_cr or "\r" in text:
+            text = self._with_one_line_end(text)
+        return self._ended_by(text) if text else []
+
+    def _with_one_line_end(self, text: str) -> str:
+        if text and self._after_cr:
             self._after_cr = False
             text = text.removeprefix("\n")
-        if not text:
-            return ""
-        self._after_cr = text[-1] == "\r"
-        if "\r" in text:
-            text = text.replace("\r\n", "\n").replace("\r", "\n")
-        self._measure(text)
-        return text
+        if text:
+            self._after_cr = text[-1] == "\r"
+        return text.replace("\r\n", "\n").replace("\r", "\n")
 
-    def end(self) -> str:
-        """What ends the last event, which some servers leave open."""
-        return self._decoded(b"", final=True) + "\n\n"
+    def end(self) -> list[Event]:
+        """The last event, which some servers leave open."""
+        return self._ended_by(self._decoded(b"", final=True) + "\n\n")
 
     def _decoded(self, chunk: bytes, *, final: bool = False) -> str:
         try:
@@ -142,17 +149,34 @@ class EventBytes:
             return text.removeprefix(_BOM)
         return text
 
-    def _measure(self, text: str) -> None:
-        """Count what came since the last blank line, which ends an event."""
-        place = text.rfind("\n\n")
-        if place >= 0:
-            self._event = len(text) - place
-        else:
-            begins = self._last == "\n" == text[0]
-            self._event = len(text) if begins else self._event + len(text)
-        self._last = text[-1]
-        if self._event > self._most:
-            self.problem = f"an event of more than {self._most} characters, no longer ones are read"
+    def _ended_by(self, text: str) -> list[Event]:
+        found: list[Event] = []
+        if _BLANK_LINE in text or self._last == "\n" == text[0]:
+            blocks = "".join((*self._open, text)).split(_BLANK_LINE)
+            self._open, self._length = [], 0
+            text = blocks.pop()
+            for block in blocks:
+                _read(block, found)
+        if text:
+            self._open.append(text)
+            self._length += len(text)
+            if self._length > self._most:
+                self.problem = f"an event of more than {self._most} characters, no longer ones are read"
+        self._last = text[-1] if text else "\n"
+        return found
+
+
+def _read(block: str, found: list[Event]) -> None:
+    """Find the event that some lines stand for; none when they are comments, or nothing that a listener wants."""
+    name, data = "", []
+    for line in block.split("\n"):
+        field, _, value = line.partition(":")
+        if field == "data":
+            data.append(value.removeprefix(" "))
+        elif field == "event":
+            name = value.removeprefix(" ")
+    if name or data:
+        found.append((name or "message", "\n".join(data)))
 
 
 async def start_of(chunks: AsyncIterator[bytes], patience: Patience) -> bytes:

@@ -29,13 +29,12 @@ from typing import cast
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
-from httpx_sse import EventSource
 
 from turnstile.core.errors import ConfigurationError
 from turnstile.core.events import FailureKind, ModelFailed
 from turnstile.core.strict_json import MAX_BYTES
 from turnstile.shell.models.answer import Answer
-from turnstile.shell.models.events import EventBytes, Listener, Patience, Unfit, is_stream, joined, start_of
+from turnstile.shell.models.events import Event, Events, Listener, Patience, Unfit, is_stream, joined, start_of
 from turnstile.shell.models.http_log import guard_log
 from turnstile.shell.models.redaction import Redactor
 
@@ -77,7 +76,7 @@ class Transport:
     ) -> None:
         self._url = httpx.URL(url)
         self._host = self._url.netloc.decode("ascii")
-        self._headers = [(name.encode(), text.encode()) for name, text in headers.items()]
+        self._headers = httpx.Headers({"host": self._host, **headers})
         self._clean = clean
         guard_log(clean)
         self._timeout = timeout
@@ -146,7 +145,7 @@ class Transport:
                 if answer.status not in _GOOD or not is_stream(start, answer.headers.get("content-type", "")):
                     patience.wait_for_all()
                     return await self._read(answer, joined(start, chunks))
-                await self._hear(joined(start, chunks), listener, patience)
+                await self._hear(start, chunks, listener, patience)
         except TimeoutError:
             if not listener.whole:
                 raise _TooSlow(patience.what) from None
@@ -155,10 +154,22 @@ class Transport:
                 raise
         return replace(answer, streamed=True)
 
-    async def _hear(self, chunks: AsyncIterator[bytes], listener: Listener, patience: Patience) -> None:
-        async for event in EventSource(_Fit(chunks, listener, patience, self._max_bytes)).aiter_sse():
-            patience.heard()
-            listener.take(event.event, event.data)
+    async def _hear(self, start: bytes, chunks: AsyncIterator[bytes], listener: Listener, patience: Patience) -> None:
+        events = Events(self._max_bytes)
+        chunk: bytes | None = start
+        while chunk is not None:
+            _tell(events.feed(chunk), listener, patience)
+            if listener.done:
+                break
+            if events.problem:
+                raise Unfit(events.problem)
+            patience.wait(afterword=listener.whole)
+            chunk = await anext(chunks, None)
+        else:
+            last = events.end()
+            if events.problem:
+                raise Unfit(events.problem)
+            _tell(last, listener, patience)
         with suppress(TimeoutError, httpx.TransportError, httpx.DecodingError):
             async with asyncio.timeout(LEAVE):
                 async for _ in chunks:
@@ -169,22 +180,27 @@ class Transport:
         self, connection: httpx.AsyncHTTPTransport, body: bytes
     ) -> AsyncIterator[tuple[Answer, AsyncIterator[bytes]]]:
         """An answer whose body is still to come, and the body's chunks."""
-        request = httpx.Request("POST", self._url, headers=self._headers, content=body, extensions=self._extensions)
-        response = await connection.handle_async_request(request)
+        response = await connection.handle_async_request(self._request(body))
         try:
-            stated = int(response.headers.get("content-length", 0))
+            headers = dict(response.headers.items())
+            stated = int(headers.get("content-length", 0))
             if stated > self._max_bytes:
                 raise self._too_long(str(stated))
-            async with aclosing(self._chunks_of(response)) as chunks:
-                yield Answer(response.status_code, dict(response.headers.items()), b""), chunks
+            packed = headers.get("content-encoding", "identity") != "identity"
+            async with aclosing(self._unpacked(response) if packed else _as_sent(response)) as chunks:
+                yield Answer(response.status_code, headers, b""), chunks
         finally:
             await response.aclose()
 
-    def _chunks_of(self, response: httpx.Response) -> AsyncGenerator[bytes]:
-        """The chunks of a body as they come; one that is not packed need not pass through what unpacks."""
+    def _request(self, body: bytes) -> httpx.Request:
+        """A request; httpx need not find out what the headers of one are that is given as a stream."""
+        stream = httpx.ByteStream(body)
+        request = httpx.Request("POST", self._url, headers=self._headers, stream=stream, extensions=self._extensions)
+        request.headers["content-length"] = str(len(body))
+        return request
+
+    def _unpacked(self, response: httpx.Response) -> AsyncGenerator[bytes]:
         stream = cast("httpx.AsyncByteStream", response.stream)
-        if response.headers.get("content-encoding", "identity") == "identity":
-            return cast("AsyncGenerator[bytes]", aiter(stream))
         response.stream = _Packed(stream, self._max_bytes)
         return cast("AsyncGenerator[bytes]", response.aiter_bytes())
 
@@ -238,6 +254,17 @@ class Transport:
         return make
 
 
+def _as_sent(response: httpx.Response) -> AsyncGenerator[bytes]:
+    """A body that is not packed, past what httpx unpacks with, through which each chunk would go twice."""
+    return cast("AsyncGenerator[bytes]", aiter(cast("httpx.AsyncByteStream", response.stream)))
+
+
+def _tell(events: list[Event], listener: Listener, patience: Patience) -> None:
+    for name, data in events:
+        patience.heard()
+        listener.take(name, data)
+
+
 class _Packed(httpx.AsyncByteStream):
     """A packed body that is refused when it is too long as it comes: what follows its end, httpx keeps for ever."""
 
@@ -264,33 +291,6 @@ class _TooLong(Exception):
 
 class _TooSlow(Exception):
     """An answer, or the next piece of it, did not come in time; carries what was waited for."""
-
-
-class _Fit(httpx.Response):
-    """A stream as httpx-sse can read it, ending as soon as the listener wants no more."""
-
-    def __init__(self, chunks: AsyncIterator[bytes], listener: Listener, patience: Patience, max_bytes: int) -> None:
-        super().__init__(200, headers={"content-type": "text/event-stream"})
-        self._chunks = chunks
-        self._listener = listener
-        self._patience = patience
-        self._fit = EventBytes(max_bytes)
-
-    async def aiter_text(self, chunk_size: int | None = None) -> AsyncIterator[str]:  # noqa: ARG002 - httpx's own
-        async for chunk in self._chunks:
-            if ready := self._fit.feed(chunk):
-                yield ready
-            if self._listener.done:
-                return
-            self._check()
-            self._patience.wait(afterword=self._listener.whole)
-        end = self._fit.end()
-        self._check()
-        yield end
-
-    def _check(self) -> None:
-        if self._fit.problem:
-            raise Unfit(self._fit.problem)
 
 
 class _Connections:
