@@ -40,6 +40,7 @@ Target = str | os.PathLike[str] | IO[str] | IO[bytes]
 SECOND_CHANCES = frozenset({"cut_call", "nudge", "repair_output", "wrap_up"})
 """Reasons of moves that mend what went wrong without a failed request or a lost effect, which show by themselves."""
 
+DEL = 0x7F  # a number, since looking for a byte as bytes first fails to be one, each time
 LEAST_KEY = 8  # a shorter value of such a variable is a placeholder, and replacing it would hit plain words
 KEY_VARIABLES = ("KEY", "TOKEN", "SECRET", "PASSWORD")  # how names of variables end that hold one
 
@@ -268,7 +269,7 @@ def _render(_logger: WrappedLogger, _level: str, line: EventDict) -> bytes:
         data = orjson.dumps(line)
     except TypeError:  # a count beyond 64 bits, which a server may claim
         data = json.dumps(line).encode()
-    if data.isascii() and b"\x7f" not in data:
+    if data.isascii() and DEL not in data:
         return data
     return _UNSEEN.sub(_escape, data.decode()).encode()
 
