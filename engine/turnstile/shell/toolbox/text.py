@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 EMPTY = "(empty)"  # some servers refuse an empty result, and a model takes it for a failure
 LEFT_OUT = "\n[… {:,} of {:,} characters left out …]\n"
+Binary = bytes | bytearray | memoryview
 BINARY_SIGN = b"\0"  # git's rule for what is binary: a NUL among the first 8,000 bytes (xdiff-interface.c)
 BINARY_PREFIX = 8_000
 _WRAPPING = re.compile(r"^Error serializing to JSON: (\w+: )?")  # what pydantic puts before the words that matter
@@ -24,7 +25,7 @@ def written(value: object) -> str:
     """
     if isinstance(value, str):
         return str.__str__(value) or EMPTY  # the plain text of a subclass, such as a text enum
-    if isinstance(value, bytes | bytearray | memoryview):
+    if isinstance(value, Binary):
         return _decoded(bytes(value)) or EMPTY
     return "null" if value is None else _json(value)
 
