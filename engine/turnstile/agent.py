@@ -360,7 +360,8 @@ def _check_options(prompt: object, options: RunOptions) -> None:
         raise UsageError(f"a prompt is text, or a list of texts and attachments; got {prompt!r}")
     if not any(isinstance(part, Attachment) or part.strip() for part in parts):
         raise UsageError("the prompt is empty; say what the agent is to do")
-    _expect("a run's limits", options.get("limits") or Limits(), Limits, "Limits(…)")
+    if options.get("limits") is not None:
+        _expect("a run's limits", options.get("limits"), Limits, "Limits(…)")
     for name in ("run_id", "session"):
         value = options.get(name, "-")
         if value is not None and not (isinstance(value, str) and value.strip()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
@@ -25,23 +24,15 @@ def test_a_run_begins_with_its_prompt_after_what_was_said_before() -> None:
     assert (RUN.run_id, RUN.state, RUN.seq, RUN.finished, RUN.limits.turns) == ("run", "await_model", 0, False, 3)
 
 
-def test_evolving_gives_what_replacing_gives() -> None:
-    """It only takes another way there."""
-    assert evolve(RUN, seq=1, inbox=("a",)) == replace(RUN, seq=1, inbox=("a",))
-    assert evolve(RUN) == RUN
-    assert evolve(RUN, seq=1) != RUN
-    assert RUN.seq == 0
-
-
 def test_evolving_refuses_a_field_that_there_is_none_of() -> None:
     """A slip in an extension's change must not be lost in silence."""
-    with pytest.raises(TypeError, match=r"RunState has no field \['turn'\]"):
-        evolve(RUN, turn=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="`RunState` has no field 'turn'"):
+        evolve(RUN, turn=1)
 
 
 def test_an_evolved_run_is_frozen_too() -> None:
     """Whoever took a snapshot keeps it."""
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError, match="immutable"):
         evolve(RUN, seq=1).seq = 2  # type: ignore[misc]
 
 
