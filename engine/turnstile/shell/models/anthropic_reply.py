@@ -15,7 +15,7 @@ from turnstile.shell.models.anthropic_blocks import Block, plain_blocks
 from turnstile.shell.models.chat_request import object_text
 from turnstile.shell.models.error_body import read_error
 from turnstile.shell.models.failures import failed_answer, failed_body, unreadable
-from turnstile.shell.models.json_text import as_dict, as_text, dumps, mend
+from turnstile.shell.models.json_text import as_dict, as_text, dumps, mend, read
 from turnstile.shell.models.labels import failed_label, finish_of
 from turnstile.shell.models.pricing import Pricing
 from turnstile.shell.models.redaction import Redactor
@@ -52,7 +52,7 @@ class MessageReader:
         if answer.status not in _OK:
             return failed_answer(answer, self._clean, now)
         try:
-            body = loads(answer.body)
+            body = read(answer.body)
         except InvalidJSON as error:
             return unreadable(f"the answer is no JSON: {error}", answer, self._clean)
         message = body[0] if isinstance(body, list) and len(body) == 1 else body
@@ -86,11 +86,11 @@ class MessageReader:
             text=text or (mend(explanation) if finish == "refusal" else ""),
             calls=calls,
             finish=finish,
-            finish_raw=self._clean(raw, longest=60),
+            finish_raw=self._clean.label(raw, longest=60),
             reasoning=mend("".join(as_text(block.get("thinking")) for block in blocks)),
             usage=usage,
             cost=self._pricing.cost(usage, cache_written=written or 0),
-            model=self._clean(as_text(message.get("model")), longest=100),
+            model=self._clean.label(as_text(message.get("model")), longest=100),
             request_id=self._clean(answer.request_id or as_text(message.get("id"))),
             wire=self._wire,
             native=_native(blocks, Reply(text, calls)),

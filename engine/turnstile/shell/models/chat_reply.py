@@ -15,7 +15,7 @@ from turnstile.core.strict_json import JsonValue, loads
 from turnstile.shell.models.answer import Answer
 from turnstile.shell.models.error_body import read_error
 from turnstile.shell.models.failures import failed_answer, failed_body, unreadable
-from turnstile.shell.models.json_text import as_dict, as_text, dumps, mend
+from turnstile.shell.models.json_text import as_dict, as_text, dumps, mend, read
 from turnstile.shell.models.labels import failed_label, finish_of
 from turnstile.shell.models.redaction import Redactor
 from turnstile.shell.models.think_tags import parted
@@ -66,7 +66,7 @@ def read_reply(
     if answer.status not in _OK:
         return failed_answer(answer, clean, now)
     try:
-        body = loads(answer.body)
+        body = read(answer.body)
     except InvalidJSON as error:
         return unreadable(f"the answer is no JSON: {error}", answer, clean)
     return read_body(body, answer, clean, now, limit=limit, how=how)
@@ -111,10 +111,10 @@ def _read(body: JsonValue, answer: Answer, clean: Redactor, now: float, how: Rea
         text=text or refusal,
         calls=calls,
         finish=finish_of(raw, has_calls=bool(calls), refused=bool(refusal)),
-        finish_raw=clean(raw, longest=60),
+        finish_raw=clean.label(raw, longest=60),
         reasoning=reasoning,
         usage=_usage(body.get("usage"), wrote=bool(text or calls)),
-        model=clean(as_text(body.get("model")), longest=100),
+        model=clean.label(as_text(body.get("model")), longest=100),
         request_id=clean(answer.request_id or as_text(body.get("request_id")) or as_text(body.get("id"))),
         wire=how.wire if kept else "",
         native=kept,

@@ -1,7 +1,7 @@
 """`ChatEncoder`: from a request in no provider's words to the body of a chat completions request.
 
 The body is joined from pieces, one for each item of the conversation, and a piece is encoded once in a run, not once
-a turn. The last item's piece is not kept: what is said about it may still change with the request.
+a turn.
 """
 
 from __future__ import annotations
@@ -141,14 +141,12 @@ class ChatEncoder:
         if len(memo) > 2 * len(items) + 64:  # a window has left behind what it no longer carries
             memo.clear()
         pieces: list[bytes] = []
-        last = len(items) - 1
-        for place, item in enumerate(items):
+        for item in items:
             piece = memo.get((shape, id(item)))
             if not isinstance(piece, Piece) or piece.source is not item:
                 piece = Piece(b",".join(map(dumps, self._said(item, in_words=in_words))))
                 piece.source = item
-                if place < last:
-                    memo[shape, id(item)] = piece
+                memo[shape, id(item)] = piece
             pieces.append(piece)
         return pieces
 

@@ -23,7 +23,7 @@ def dumps(value: object) -> bytes:
         return json.dumps(_mended(value), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def read(text: str) -> JsonValue:
+def read(text: str | bytes) -> JsonValue:
     """The value of a text, just as the strict decoder gives it, but sooner for the short texts of streams.
 
     Whether it would refuse the text shows in the value: a key that stands twice is written once, with one colon less,
@@ -32,12 +32,13 @@ def read(text: str) -> JsonValue:
     Raises:
         InvalidJSON: As the strict decoder does.
     """
-    colons = text.count(":")  # each level has one, or opens a list, but the innermost
-    if colons + text.count("[") >= MAX_DEPTH or len(text) > _SHORT or "\\u003" in text:  # an escaped colon
-        return loads(text)
     try:
+        text = text.decode() if isinstance(text, bytes) else text
+        colons = text.count(":")  # each level has one, or opens a list, but the innermost
+        if colons + text.count("[") >= MAX_DEPTH or len(text) > _SHORT or "\\u003" in text:  # an escaped colon
+            return loads(text)
         value: JsonValue = orjson.loads(text)
-    except ValueError:
+    except (UnicodeDecodeError, orjson.JSONDecodeError):
         return loads(text)
     written = orjson.dumps(value)
     return value if written.count(b":") == colons and b"e+" not in written else loads(text)

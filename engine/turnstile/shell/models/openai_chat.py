@@ -114,7 +114,8 @@ class OpenAIChat:
             progress(Delta("reasoning", reply.reasoning))
         if reply.text and (is_prompted or not answer.streamed):
             progress(Delta("text", reply.text))
-        return replace(reply, cost=self._pricing.cost(reply.usage))
+        cost = self._pricing.cost(reply.usage)
+        return reply if cost is None else replace(reply, cost=cost)
 
     def _with_calls(self, reply: Reply, request: ModelRequest) -> Reply | ModelFailed:
         """The reply with the calls that stand in its text, where tools were offered and none was called."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import quote
 
 from turnstile.core.redact import REDACTED, redact
@@ -31,6 +32,7 @@ class Redactor:
         known = {form for secret in secrets if secret for form in (secret, quote(secret, safe=""))}
         patterns = [_pattern(secret) for secret in sorted(known, key=len, reverse=True)]
         self._known = re.compile("|".join(patterns)) if patterns else None
+        self._labels = lru_cache(64)(self.__call__)
 
     def __repr__(self) -> str:
         return "Redactor()"
@@ -42,6 +44,10 @@ class Redactor:
             text = self._known.sub(REDACTED, text)
         text = redact(_PARAMETER.sub(rf"\1{REDACTED}", text)).strip()
         return text if len(text) <= longest else text[: longest - 1] + "…"
+
+    def label(self, text: str, *, longest: int) -> str:
+        """As a call does, for what comes back with each answer, such as the name of a model: it is looked at once."""
+        return self._labels(text, longest=longest)
 
 
 def _pattern(secret: str) -> str:

@@ -24,7 +24,6 @@ import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import replace
 from typing import cast
 from urllib.request import getproxies, proxy_bypass
 
@@ -152,7 +151,7 @@ class Transport:
         except (Unfit, httpx.TransportError, httpx.DecodingError):
             if not listener.whole:
                 raise
-        return replace(answer, streamed=True)
+        return Answer(answer.status, answer.headers, b"", streamed=True)
 
     async def _hear(self, start: bytes, chunks: AsyncIterator[bytes], listener: Listener, patience: Patience) -> None:
         events = Events(self._max_bytes)
@@ -211,7 +210,7 @@ class Transport:
             if size > self._max_bytes:
                 raise self._too_long(f"more than {self._max_bytes}")
             found.append(chunk)
-        return replace(answer, body=b"".join(found))
+        return Answer(answer.status, answer.headers, b"".join(found))
 
     def _too_long(self, size: str) -> _TooLong:
         return _TooLong(f"an answer of {size} bytes, at most {self._max_bytes} are read")
