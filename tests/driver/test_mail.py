@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import pytest
 
@@ -18,19 +17,19 @@ from turnstile.core.events import (
     Verdict,
 )
 from turnstile.core.messages import Reply, ToolCall
-from turnstile.core.run_state import RunState, begin_run
+from turnstile.core.run_state import RunState, begin_run, evolve
 from turnstile.driver.mail import Entry, Mail
 from turnstile.ports import Letter
 
 RUN = begin_run(RunStarted("r", "go"))
 CALLS = (ToolCall("a", "pay", "{}"), ToolCall("b", "pay", "{}"))
-IN_DOUBT = replace(
+IN_DOUBT = evolve(
     RUN,
     state="execute_tools",
     open=ModelReplied(Reply("", CALLS), tuple(Verdict(call.id, "") for call in CALLS)),
     in_doubt=("a", "b"),
 )
-WAITING = replace(IN_DOUBT, state="await_approval")
+WAITING = evolve(IN_DOUBT, state="await_approval")
 
 
 def mail_of(*letters: Letter) -> Mail:
@@ -130,7 +129,7 @@ def test_deny_wins(orders: tuple[str, str], run: RunState) -> None:
         assert mail.next(run, done=False) is None
     assert mail.next(WAITING, done=False) == Entry(decided["unknown"], number)
     mail.take(Entry(decided["unknown"], number))
-    assert mail.next(replace(WAITING, in_doubt=("b",)), done=False) is None
+    assert mail.next(evolve(WAITING, in_doubt=("b",)), done=False) is None
     assert not mail.waiting
     assert {*mail.taken} == {0, 1}
 

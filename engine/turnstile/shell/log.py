@@ -68,7 +68,7 @@ class JsonLog:
         self._content = content
         self._now = now
         self._keys: tuple[str, ...] = ()
-        self._clean = lru_cache(1024)(self._scrub)  # for ids and names, which come back line after line
+        self._clean = lru_cache(32_768)(self._scrub)  # for ids and names, which come back line after line
         self._stream, self._opened = _open(target)
         self._lines = _private_logger(self._stream, self._describe)
         self._listening = True
