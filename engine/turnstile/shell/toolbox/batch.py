@@ -110,7 +110,7 @@ class Batch:
         return self._work.stop.done() or (self._owner is not None and self._owner.cancelling() > self._cancelled)
 
     def _runs_alone(self) -> bool:
-        return any(job.tool.sequential for job in self._running.values())
+        return next(iter(self._running.values())).tool.sequential  # one that does has no other beside it
 
     def _start(self, job: Job) -> None:
         self._running[job.index] = job
