@@ -2,18 +2,18 @@
 
 Judging changes nothing: it says which row is taken and which were refused. What follows from it is `step`'s matter.
 
-What `transitions` does here is to hold the table (states, events, the rows of each in their order) and to try the rows
-of an event one after another until one says yes. It does not move the run, although it could: a run is a frozen value
-that one pure function makes anew, a transition must name the rows that were refused, and moving a model, with its
-callbacks and logs, takes two thirds of the time and would run code in the midst of a move. So a row is a transition of
-our own class, which is judged and never executed.
+What `transitions` does here is to hold the table: states, events, and the rows of each in their order. It does not move
+the run, although it could: a run is a frozen value that one pure function makes anew, a transition must name the rows
+that were refused, and moving a model, with its callbacks and logs, takes two thirds of the time and would run code in
+the midst of a move. So a row is a transition of our own class, which says yes or no, and an event is one of our own
+class, too, which asks its rows and makes nothing around it.
 
 One ``transitions.Machine`` without a model serves every run, through a small cursor that is thrown away afterwards;
 building one for each run, or registering a model, costs ten times a step. It stays synchronous: no I/O, no callbacks.
 Its traps, all of which are mapped to our one error `NoRow`, or kept out by the way it is built:
 
-- no row whose guards hold gives ``False``; an event that the state has no row for raises its ``MachineError``; an
-  event that no row names raises ``KeyError``;
+- no row whose guards hold gives ``False``; so does an event of ours that the state has no row for, where its own raises
+  ``MachineError``; an event that no row names raises ``KeyError``;
 - ``source="*"`` includes final states, so "any live" is expanded here;
 - nothing tells which transition was taken or refused, so the row itself tells the cursor;
 - a lambda as a guard prints as ``<lambda>``, so guards are named functions (`row` refuses others);
@@ -52,25 +52,22 @@ class Refusal:
         return f"{self.row} (not {self.guard})"
 
 
-class _Cursor:
-    """Where `transitions` stands while it judges one event, and what it finds.
+class _Cursor(transitions.EventData):
+    """One event while it is judged, and what is found.
 
     A guard is pure, so it is asked once, however many rows ask it.
     """
 
-    __slots__ = ("answers", "event", "refused", "run", "state", "taken")
-
-    def __init__(self, run: RunState, event: Event) -> None:
-        self.state = run.state
+    def __init__(self, run: RunState, happened: Event) -> None:
         self.run = run
-        self.event = event
+        self.happened = happened
         self.answers: dict[Guard, bool] = {}
         self.refused: list[Refusal] = []
         self.taken: Row | None = None
 
 
 class _Judged(transitions.Transition):
-    """A row as `transitions` holds it: asked whether it takes an event, and never executed."""
+    """A row as `transitions` holds it."""
 
     def __init__(self, source: str, dest: str | None, row: Row) -> None:
         super().__init__(source, dest)  # type: ignore[arg-type] # its stub forgets that an internal one has no dest
@@ -78,17 +75,29 @@ class _Judged(transitions.Transition):
         self._guards = tuple((guard, Refusal(row.name, guard.__name__)) for guard in row.guards)
 
     def execute(self, event_data: transitions.EventData) -> bool:
-        """Tell the cursor whether this row takes the event."""
-        cursor: _Cursor = event_data.model  # type: ignore[assignment] # its stub knows no model's class
-        answers = cursor.answers
+        """Tell the cursor whether this row takes the event; nothing moves."""
+        assert isinstance(event_data, _Cursor)  # noqa: S101 - `_Asking` passes nothing else
+        answers = event_data.answers
         for guard, refusal in self._guards:
             if guard not in answers:
-                answers[guard] = guard(cursor.run, cursor.event)
+                answers[guard] = guard(event_data.run, event_data.happened)
             if not answers[guard]:
-                cursor.refused.append(refusal)
+                event_data.refused.append(refusal)
                 return False
-        cursor.taken = self._row
+        event_data.taken = self._row
         return True
+
+
+class _Asking(transitions.Event):
+    """An event as `transitions` holds it."""
+
+    def trigger(self, model: object, *_args: object, **_named: object) -> bool:
+        """Ask the rows of the cursor's state, in their order, until one takes the event."""
+        assert isinstance(model, _Cursor)  # noqa: S101 - `Machine.judge` passes nothing else
+        for row in self.transitions.get(model.run.state, ()):  # noqa: SIM110 - a generator costs as much as its rows
+            if row.execute(model):
+                return True
+        return False
 
 
 class Machine:
@@ -146,7 +155,7 @@ class Machine:
         name = type(event).__name__
         trigger = self._machine.events.get(name)
         cursor = _Cursor(run, event)
-        if trigger is not None and run.state in trigger.transitions:
+        if trigger is not None:
             trigger.trigger(cursor)
         if cursor.taken is None:
             raise NoRow(run.state, name, tuple((refusal.row, refusal.guard) for refusal in cursor.refused))
@@ -200,7 +209,7 @@ class Machine:
         )
         for row in self.rows:
             for name in row.event_names:
-                trigger = machine.events.setdefault(name, transitions.Event(name, machine))
+                trigger = machine.events.setdefault(name, _Asking(name, machine))
                 for source in self.sources(row):
                     dest = {STAY: None, AGAIN: source}.get(row.dest, row.dest)
                     trigger.add_transition(_Judged(source, dest, row))
