@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
@@ -14,6 +14,7 @@ from turnstile.core.codec import MAX_BYTES, RECORDS, VERSION, Codec, codec
 from turnstile.core.errors import CodecError, ConfigurationError
 from turnstile.core.events import (
     ApprovalDecided,
+    CallFinished,
     CallStarted,
     Cancelled,
     EffectBegun,
@@ -44,6 +45,7 @@ class Reviewed(Event):
         return run
 
 
+RESULT = ToolResult("a", "add", "3", duration_ms=0.5)
 FINISHED: dict[str, object] = {"v": 1, "type": "ToolsFinished", "aborted": None}
 
 
@@ -186,6 +188,50 @@ def test_a_text_that_is_no_strict_json_is_refused(text: bytes) -> None:
     """Bytes from a disk are read by the same strict decoder as bytes from a model."""
     with pytest.raises(CodecError):
         codec.decode(text)
+
+
+@pytest.mark.parametrize(
+    ("event", "part", "instead", "problem"),
+    [
+        (CallFinished(RESULT), b'"content":"3"', b'"content":"3","x":1', "missing: [], unknown: ['x']"),
+        (CallFinished(RESULT), b'"content":"3",', b"", "missing: ['content'], unknown: []"),
+        (CallFinished(RESULT), b'"content":"3"', b'"content":"2","content":"3"', "'content' stands twice"),
+        (CallFinished(RESULT), b'"content":"3"', b'"content":3', "expected a text; got 3"),
+        (CallFinished(RESULT), b'"ok"', b'"fine"', "expected one of 'ok'"),
+        (CallFinished(RESULT), b'"3"', b'"\xff"', "not UTF-8"),
+        (CallFinished(RESULT), b"0.5", b"1e999", "too large"),
+        (ModelFailed("server", status=500), b"500", b"500.0", "expected a whole number"),
+        (ModelReplied(Reply()), b'"output":null', b'"output":{"a":1,"a":2}', "'a' stands twice"),
+        (ModelReplied(Reply()), b'"output":null', b'"output":' + b"[" * 90 + b"]" * 90, "nested deeper than 80 levels"),
+        (ModelReplied(Reply()), b'"verdicts":[]', b'"verdicts":[{}]', "missing: ['call_id', 'digest']"),
+    ],
+)
+def test_a_record_that_looks_as_if_written_here_is_judged_as_strictly(
+    event: Event, part: bytes, instead: bytes, problem: str
+) -> None:
+    """Reading fast what was written here must let nothing pass that the strict decoder refuses."""
+    record = codec.encode(event)
+    assert record.count(part) == 1
+
+    with pytest.raises(CodecError) as caught:
+        codec.decode(record.replace(part, instead))
+
+    assert problem in caught.value.problem
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ModelFailed("server", delay=5),
+        ModelFailed("server", delay=2**53 + 1),
+        CallFinished(replace(RESULT, duration_ms=1e17)),
+        ModelReplied(Reply(), output=[2**64, 2**63, 0.1, -0.0, 1e300]),
+    ],
+)
+def test_a_number_is_read_as_exactly_the_one_that_was_written(event: Event) -> None:
+    """A whole number where a fraction may stand, and one of many digits, come back as what they were."""
+    assert codec.encode(codec.decode(codec.encode(event))) == codec.encode(event)
+    assert repr(codec.decode(codec.encode(event))) == repr(event)
 
 
 def test_a_record_whose_parts_do_not_fit_each_other_is_refused() -> None:

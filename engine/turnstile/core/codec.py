@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields, is_dataclass
-from typing import cast
+from functools import cache
+from typing import cast, get_type_hints
 
 from turnstile.core.errors import CodecError, ConfigurationError, InvalidJSON
 from turnstile.core.events import EVENTS, RECEIPTS, Event, RunStarted
-from turnstile.core.forms import DEPTH, Misfit, has_default, record_form
+from turnstile.core.forms import DEPTH, Misfit, form_of, has_default, record_form
 from turnstile.core.machine import Machine
 from turnstile.core.strict_json import JsonValue, loads
 
@@ -24,6 +25,10 @@ VERSION = 1
 MAX_BYTES = 64 * 1024 * 1024  # above a record that holds a history of a million tokens, with every character escaped
 RECORDS: tuple[type[Event], ...] = (RunStarted, *RECEIPTS, *EVENTS)
 """All events that the engine itself writes, each under its class's name."""
+
+_HEAD = b'{"v":1,"type":"%s",'
+"""How a record of an event that has fields begins, when it was written here."""
+_NAME = _HEAD.index(b"%")
 
 _ENCODERS = [
     json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, check_circular=False, separators=(",", ":"))
@@ -49,10 +54,11 @@ class Codec:
             _check(kind, self._kinds)
             self._kinds[kind.codec_name] = kind
         self._names = {kind: name for name, kind in self._kinds.items()}
-        self._forms = {kind: record_form(kind) for kind in self._names}
+        self._forms = {kind: record_form(cast("type", kind)) for kind in self._names}
         # A third of all records say nothing but their type; each is read as the one value that it stands for.
         plain = [kind() for kind in RECORDS if all(has_default(field) for field in fields(cast("type", kind)))]
         self._plain = {self.encode(event): event for event in plain}
+        self._heads = {_HEAD % name.encode(): kind for kind, name in self._names.items()}
 
     @classmethod
     def of(cls, machine: Machine) -> Codec:
@@ -86,9 +92,9 @@ class Codec:
             CodecError: It is no record, of a newer version or of an unknown type, or a field without a default is
                 missing, or a field is unknown or of another type than it is declared.
         """
-        plain = self._plain.get(record)
-        if plain is not None:
-            return plain
+        event = self._plain.get(record) or self._as_written(record)
+        if event is not None:
+            return event
         name, values = self._open(record)
         kind = self._kinds.get(name)
         if kind is None:
@@ -98,9 +104,21 @@ class Codec:
         except Misfit as misfit:
             raise CodecError(name, ".".join(misfit.path), str(misfit)) from None
 
+    def _as_written(self, record: bytes) -> Event | None:
+        """The event of a record that says it in the one way in which a codec writes it; ``None`` for any other.
+
+        What comes back as the same bytes holds no unknown name and none twice, no number that was rounded, and nothing
+        else for which the strict decoder, which takes many times as long, would refuse it.
+        """
+        if len(record) > MAX_BYTES or record.count(b"[") + record.count(b"{") > DEPTH:
+            return None
+        head = record[: record.find(b'"', _NAME) + 2]
+        kind = self._heads.get(head)
+        return None if kind is None else _reader(cast("type", kind))(record, head)
+
     def _open(self, record: bytes) -> tuple[str, dict[str, JsonValue]]:
         try:
-            values = _as_written(record) or loads(record, max_bytes=MAX_BYTES, max_depth=DEPTH)
+            values = loads(record, max_bytes=MAX_BYTES, max_depth=DEPTH)
         except InvalidJSON as error:
             raise CodecError("", "", str(error)) from None
         if not isinstance(values, dict):
@@ -115,21 +133,42 @@ class Codec:
         return name, values
 
 
-def _as_written(record: bytes) -> JsonValue:
-    """The value of a record that says it in the one way in which a codec writes it; ``None`` for any other.
+@cache
+def _reader(kind: type) -> Callable[[bytes, bytes], Event | None]:
+    """What reads a record with that head, if the event is written as the same bytes."""
+    import msgspec  # loaded when first needed: importing turnstile stays light
 
-    What comes back as the same bytes holds no name twice, no number that was rounded, and nothing else for which the
-    strict decoder, which takes six times as long, would refuse it.
-    """
-    import orjson  # loaded when first needed: importing turnstile stays light
+    names, hints = [field.name for field in fields(kind)], get_type_hints(kind)
+    known = {name for name in names if _is_known(hints[name])}
+    rest = [(place, form_of(hints[name]).read) for place, name in enumerate(names) if name not in known]
+    shape = msgspec.defstruct(kind.__name__, [(name, hints[name] if name in known else object) for name in names])
+    decode, encode = msgspec.json.Decoder(shape).decode, msgspec.json.encode
+    failures = (msgspec.MsgspecError, ValueError, OverflowError, ConfigurationError, Misfit)
 
-    if len(record) > MAX_BYTES or record.count(b"[") + record.count(b"{") > DEPTH:
-        return None
+    def read(record: bytes, head: bytes) -> Event | None:
+        try:
+            found = decode(record)
+            if head + encode(found)[1:] != record:
+                return None
+            values = [*msgspec.structs.astuple(found)]
+            for place, convert in rest:
+                values[place] = convert(values[place])
+            return cast("Event", kind(*values))
+        except failures:  # which the strict decoder words, with the field's name
+            return None
+
+    return read
+
+
+def _is_known(hint: object) -> bool:
+    """Whether msgspec knows a type: neither values that refer to their own type, nor unions of our own records."""
+    import msgspec  # as above
+
     try:
-        value: JsonValue = orjson.loads(record)
-    except ValueError:
-        return None
-    return value if orjson.dumps(value) == record else None
+        msgspec.json.Decoder(hint)
+    except TypeError:
+        return False
+    return True
 
 
 def _check(kind: type[Event], known: Collection[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cache
@@ -33,21 +33,10 @@ class Misfit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How values of one type are written and read; both raise `Misfit` for a value of another type.
-
-    What is read has come through a JSON decoder: its numbers are finite, and no longer than those that are written.
-
-    Attributes:
-        write: Gives the value as JSON.
-        read: Gives the value that JSON stands for.
-        writes_as_is: Whether the class of a value alone tells if `write` takes it, and it is written as it is.
-        reads_as_is: The same of `read`.
-    """
+    """How values of one type are written and read; both raise `Misfit` for a value of another type."""
 
     write: Callable[[object], JsonValue]
     read: Callable[[JsonValue], object]
-    writes_as_is: bool = False
-    reads_as_is: bool = False
 
 
 @cache
@@ -58,7 +47,7 @@ def form_of(hint: object) -> Form:
         ConfigurationError: The type has no form.
     """
     if isinstance(hint, type) and hint in _SCALARS:
-        return Form(_SCALARS[hint], _SCALARS[hint], writes_as_is=hint in {str, bool}, reads_as_is=True)
+        return Form(_SCALARS[hint], _SCALARS[hint])
     if isinstance(hint, type) and is_dataclass(hint):
         return record_form(hint)
     origin, options = get_origin(hint), get_args(hint)
@@ -70,7 +59,7 @@ def form_of(hint: object) -> Form:
         return Form(_object, _object)
     if origin in {Union, UnionType}:
         is_json = {get_origin(option) or option for option in options} == _JSON
-        return Form(_json, lambda value: value, reads_as_is=True) if is_json else _union(options)
+        return Form(_json, lambda value: value) if is_json else _union(options)
     msg = (
         f"{hint!r} has no form in a record; use str, int, float, bool, Literal texts, tuples, frozen dataclasses, "
         "one of these or None, dataclasses told apart by a Literal `kind`, or JsonValue"
@@ -115,70 +104,25 @@ def _choice(options: tuple[str, ...]) -> Form:
 
 
 def _tuple(options: tuple[object, ...]) -> Form:
-    if options[1:] == (...,):
-        return _sequence(form_of(options[0]))
-    forms = [form_of(option) for option in options]
-    writing = _side_by_side([(form.write, form.writes_as_is) for form in forms])
-    reading = _side_by_side([(form.read, form.reads_as_is) for form in forms])
-    what = f"a sequence of {len(forms)}"
+    repeats = options[1:] == (...,)
+    forms = [form_of(option) for option in (options[:1] if repeats else options)]
+    writers, readers = [form.write for form in forms], [form.read for form in forms]
+    what = "a sequence" if repeats else f"a sequence of {len(forms)}"
 
     def write(value: object) -> JsonValue:
-        if not isinstance(value, tuple) or len(value) != len(forms):
+        if not isinstance(value, tuple) or not (repeats or len(value) == len(forms)):
             return _refuse(what, value)
-        return writing(value)
+        return _each(writers * len(value) if repeats else writers, value)
 
     def read(value: JsonValue) -> object:
-        if not isinstance(value, list) or len(value) != len(forms):
+        if not isinstance(value, list) or not (repeats or len(value) == len(forms)):
             return _refuse(what, value)
-        return tuple(reading(value))
+        return tuple(_each(readers * len(value) if repeats else readers, value))
 
     return Form(write, read)
 
 
-def _sequence(form: Form) -> Form:
-    def write(value: object) -> JsonValue:
-        return _all(form.write, value) if isinstance(value, tuple) else _refuse("a sequence", value)
-
-    def read(value: JsonValue) -> object:
-        return tuple(_all(form.read, value)) if isinstance(value, list) else _refuse("a sequence", value)
-
-    return Form(write, read)
-
-
-def _all(convert: Callable[[V], W], values: Sequence[V]) -> list[W]:
-    try:
-        return [convert(value) for value in values]
-    except Misfit:
-        return _each([convert] * len(values), values)  # which says where it is wrong
-
-
-def _side_by_side(ways: Sequence[tuple[Callable[[V], W], bool]]) -> Callable[[Collection[V]], list[W]]:
-    """What converts so many values, each in its own way, of which some only have to be of the right class.
-
-    Where values of the same classes were right before, those are not looked at: most of a record needs no call at all.
-    """
-    converters = [convert for convert, _ in ways]
-    looking = [(place, convert) for place, (convert, as_is) in enumerate(ways) if not as_is]
-    right: set[tuple[type, ...]] = set()
-
-    def converted(values: Collection[V]) -> list[W]:
-        classes = (*map(type, values),)
-        if classes not in right:
-            parts = _each(converters, values)
-            right.add(classes)
-            return parts
-        mixed: list[V | W] = [*values]
-        try:
-            for place, convert in looking:
-                mixed[place] = convert(mixed[place])  # type: ignore[arg-type] # each place is converted once
-        except Misfit:
-            return _each(converters, values)  # which says where it is wrong
-        return mixed  # type: ignore[return-value] # what was not converted is as it is written or read
-
-    return converted
-
-
-def _each(converters: Sequence[Callable[[V], W]], values: Collection[V]) -> list[W]:
+def _each(converters: Sequence[Callable[[V], W]], values: Sequence[V]) -> list[W]:
     converted: list[W] = []
     try:
         for convert, value in zip(converters, values, strict=True):
@@ -203,30 +147,33 @@ def record_form(kind: type) -> Form:
 
 
 def _writer(kind: type, forms: Mapping[str, Form]) -> Callable[[object], JsonValue]:
-    writing = _side_by_side([(form.write, form.writes_as_is) for form in forms.values()])
+    writers = [form.write for form in forms.values()]
     names = (*forms,)
 
     def write(value: object) -> JsonValue:
         if type(value) is not kind:
             return _refuse(f"a {kind.__name__}", value)
+        written: list[JsonValue] = []
         try:
-            return dict(zip(names, writing([getattr(value, name) for name in names]), strict=True))
+            for name, convert in zip(names, writers, strict=True):
+                written.append(convert(getattr(value, name)))
         except Misfit as misfit:
-            misfit.path[0] = names[int(misfit.path[0])]
+            misfit.path.insert(0, names[len(written)])
             raise
+        return dict(zip(names, written, strict=True))
 
     return write
 
 
 def _reader(kind: type, forms: Mapping[str, Form]) -> Callable[[JsonValue], object]:
-    reading = _side_by_side([(form.read, form.reads_as_is) for form in forms.values()])
+    readers = [form.read for form in forms.values()]
     names = (*forms,)
     required = {field.name for field in fields(kind) if not has_default(field)}
 
     def read(value: JsonValue) -> object:
         if isinstance(value, dict) and (*value,) == names:  # as it was written here
             try:
-                return kind(*reading(value.values()))
+                return kind(*[read(part) for read, part in zip(readers, value.values(), strict=True)])
             except (Misfit, ValueError, ConfigurationError):
                 return _read_by_name(value, kind, forms, required)  # which says where it is wrong
         return _read_by_name(value, kind, forms, required)
@@ -286,8 +233,6 @@ def _union(options: tuple[object, ...]) -> Form:
     return Form(
         lambda value: None if value is None else form.write(value),
         lambda value: None if value is None else form.read(value),
-        form.writes_as_is,
-        form.reads_as_is,
     )
 
 
