@@ -141,8 +141,11 @@ def _reader(kind: type) -> Callable[[bytes, bytes], Event | None]:
     names, hints = [field.name for field in fields(kind)], get_type_hints(kind)
     known = {name for name in names if _is_known(hints[name])}
     rest = [(place, form_of(hints[name]).read) for place, name in enumerate(names) if name not in known]
-    shape = msgspec.defstruct(kind.__name__, [(name, hints[name] if name in known else object) for name in names])
-    decode, encode = msgspec.json.Decoder(shape).decode, msgspec.json.encode
+    shape = kind
+    if rest:
+        shape = msgspec.defstruct(kind.__name__, [(name, hints[name] if name in known else object) for name in names])
+    decoder: msgspec.json.Decoder[object] = msgspec.json.Decoder(shape)
+    decode, encode = decoder.decode, msgspec.json.encode
     failures = (msgspec.MsgspecError, ValueError, OverflowError, ConfigurationError, Misfit)
 
     def read(record: bytes, head: bytes) -> Event | None:
@@ -150,6 +153,8 @@ def _reader(kind: type) -> Callable[[bytes, bytes], Event | None]:
             found = decode(record)
             if head + encode(found)[1:] != record:
                 return None
+            if not rest:
+                return cast("Event", found)
             values = [*msgspec.structs.astuple(found)]
             for place, convert in rest:
                 values[place] = convert(values[place])
