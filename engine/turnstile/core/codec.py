@@ -155,7 +155,7 @@ def _reader(kind: type) -> Callable[[bytes, bytes], Event | None]:
                 return None
             if not rest:
                 return cast("Event", found)
-            values = [*msgspec.structs.astuple(found)]
+            values = [*msgspec.structs.astuple(cast("msgspec.Struct", found))]
             for place, convert in rest:
                 values[place] = convert(values[place])
             return cast("Event", kind(*values))
