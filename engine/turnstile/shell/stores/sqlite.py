@@ -39,7 +39,7 @@ from turnstile.shell.stores.sqlite_file import Channel
 from turnstile.shell.stores.sqlite_held import HeldLeases
 from turnstile.shell.stores.sqlite_reading import Reading
 from turnstile.shell.stores.sqlite_rows import name
-from turnstile.shell.stores.sqlite_writer import Writer, to_its_end
+from turnstile.shell.stores.sqlite_writer import Writer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -165,7 +165,7 @@ class SQLiteStore(Reading):
             if summary.reason:
                 sqlite_rows.let_go(connection, run.number)
 
-        await to_its_end(self._writer.submit(run_id, write))
+        await self._writer.keep(run_id, write)
         if summary.reason:
             self._held.remove(lease)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from math import isfinite
+from types import NoneType
+from typing import NamedTuple, TypeGuard
 
 import apsw
 
@@ -18,8 +19,7 @@ from turnstile.shell.stores.prompts import first_line
 _MOST_TOKENS = 2**63 - 1  # what SQLite's INTEGER holds; a server may claim anything
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """A run and the end of its journal.
 
     Attributes:
@@ -45,6 +45,7 @@ _HEAD = (
     "SELECT r.number, r.seq, r.seal, r.session, r.state, r.reason, l.epoch "
     "FROM runs r LEFT JOIN leases l ON l.run = r.number WHERE r.id = ?"
 )
+_HEAD_TYPES = {(int, int, bytes, session, str, str, epoch) for session in (str, NoneType) for epoch in (int, NoneType)}
 Columns = tuple[float, float, str, bytes]
 """A record as it is stored: at, duration_ms, row, event."""
 
@@ -81,23 +82,17 @@ def name(what: str, value: str) -> str:
 
 def head(connection: apsw.Connection, place: str, run_id: str) -> Head | None:
     """A run and the end of its journal; ``None`` for an unknown run."""
-    match connection.execute(_HEAD, (run_id,)).fetchall():
-        case []:
-            return None
-        case [
-            (
-                int(number),
-                int(seq),
-                bytes(sealed),
-                str() | None as session,
-                str(state),
-                str(reason),
-                int() | None as epoch,
-            )
-        ]:
-            return Head(number, seq, sealed, session, state, reason, epoch)
-        case found:
-            raise StoreDamaged(place, f"run {run_id!r} has the summary {found!r:.200}; restore the store from a copy")
+    found = connection.execute(_HEAD, (run_id,)).fetchall()
+    if not found:
+        return None
+    if not _is_head(found[0]):
+        raise StoreDamaged(place, f"run {run_id!r} has the summary {found!r:.200}; restore the store from a copy")
+    return Head(*found[0])
+
+
+def _is_head(values: tuple[object, ...]) -> TypeGuard[tuple[int, int, bytes, str | None, str, str, int | None]]:
+    """Whether values are of the types that a head has, as of a damaged file they need not be."""
+    return (*map(type, values),) in _HEAD_TYPES
 
 
 def known_head(connection: apsw.Connection, place: str, run_id: str) -> Head:

@@ -20,13 +20,24 @@ T = TypeVar("T")
 Write = Callable[[apsw.Connection], T]
 
 
+class _Kept(asyncio.Future[T]):
+    """What comes of something written, for who must hear of it: a task that awaits it is cancelled once it is there.
+
+    A task cancels what it awaits. Where that refuses, the task is cancelled as it goes on (`asyncio.Task.cancel`).
+    """
+
+    def cancel(self, msg: object = None) -> bool:  # noqa: ARG002 - as asyncio calls it
+        """Refuse."""
+        return False
+
+
 class _Job(Generic[T]):
     """One thing to write, and who waits for what comes of it."""
 
-    def __init__(self, run_id: str | None, write: Write[T], loop: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(self, run_id: str | None, write: Write[T], done: asyncio.Future[T] | None) -> None:
         self.run_id = run_id
-        self.loop = loop
-        self.done: asyncio.Future[T] | None = loop.create_future() if loop else None
+        self.loop = done.get_loop() if done else None
+        self.done = done
         self.error: Exception | None = None
         self._write = write
         self._value: list[T] = []
@@ -71,10 +82,27 @@ class Writer:
             run_id: The run that it belongs to.
             write: Writes it inside the transaction, or refuses with a `TurnstileError` before it has written anything.
         """
-        job = _Job(run_id, write, asyncio.get_running_loop())
-        self._enqueue(job)
-        assert job.done is not None  # noqa: S101 - a job with a loop has it
-        return job.done
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._enqueue(_Job(run_id, write, done))
+        return done
+
+    async def keep(self, run_id: str, write: Write[T]) -> T:
+        """Have something written, and wait for it to its end, although the task that awaits it is cancelled meanwhile.
+
+        That task hears of its cancellation once it is kept, and of a failure in place of it: acting on what may not be
+        in the journal is what a cancelled run must not do either.
+
+        Args:
+            run_id: The run that it belongs to.
+            write: As `submit` takes it.
+        """
+        done: _Kept[T] = _Kept()
+        self._enqueue(_Job(run_id, write, done))
+        try:
+            return await done
+        except asyncio.CancelledError:
+            done.result()  # raises what went wrong
+            raise
 
     def leave(self, write: Write[None]) -> None:
         """Have something written that nobody waits for, and that no journal misses when it fails; from any thread."""
@@ -153,24 +181,6 @@ class Writer:
                 loop.call_soon_threadsafe(_tell_all, settled)
             except RuntimeError:  # the loop is closed: nobody waits there any more
                 continue
-
-
-async def to_its_end(written: asyncio.Future[T]) -> T:
-    """What comes of something written, although the task that awaits it is cancelled meanwhile.
-
-    That task hears of its cancellation once it is kept, and of a failure in place of it: acting on what may not be in
-    the journal is what a cancelled run must not do either.
-    """
-    cancelled: asyncio.CancelledError | None = None
-    while not written.done():
-        try:
-            await asyncio.wait([written])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    value = written.result()
-    if cancelled is not None:
-        raise cancelled
-    return value
 
 
 def _naming(run_id: str, error: Exception) -> Exception:
