@@ -40,6 +40,32 @@ Target = str | os.PathLike[str] | IO[str] | IO[bytes]
 SECOND_CHANCES = frozenset({"cut_call", "nudge", "repair_output", "wrap_up"})
 """Reasons of moves that mend what went wrong without a failed request or a lost effect, which show by themselves."""
 
+FIELDS: dict[str, object] = {
+    "event": "",
+    "timestamp": "",
+    "level": "",
+    "run_id": "",
+    "session_id": None,
+    "agent": "",
+    "seq": 0,
+    "source": None,
+    "dest": "",
+    "trigger": "",
+    "row": None,
+    "reason": None,
+    "refused": (),
+    "asks": None,
+    "turn": 0,
+    "duration_ms": 0.0,
+    "usage": None,
+    "cost": None,
+    "tools": (),
+    "error": None,
+    "trace_id": None,
+    "span_id": None,
+}
+"""The fields of each line, in the order in which a person looks for them, with what they are where there is nothing."""
+
 DEL = 0x7F  # a number, since looking for a byte as bytes first fails to be one, each time
 LEAST_KEY = 8  # a shorter value of such a variable is a placeholder, and replacing it would hit plain words
 KEY_VARIABLES = ("KEY", "TOKEN", "SECRET", "PASSWORD")  # how names of variables end that hold one
@@ -112,42 +138,43 @@ class JsonLog:
     ) -> None:
         self.close()
 
-    def _describe(self, _logger: WrappedLogger, level: str, given: EventDict) -> EventDict:
-        """All that a line says, in the order in which a person looks for it."""
-        move: Transition = given["move"]
-        run: RunState = given["run"]
+    def _describe(self, _logger: WrappedLogger, level: str, line: EventDict) -> EventDict:
+        """Fill in all that a line says; what a move has nothing of stays as `FIELDS` has it."""
+        move: Transition = line.pop("move")
+        run: RunState = line.pop("run")
         clean, start, usage = self._clean, run.start, move.usage
-        trace_id, span_id = _trace()
-        line = {
-            "event": given["event"],
-            "timestamp": _timestamp(move.at),
-            "level": level,
-            "run_id": clean(start.run_id),
-            "session_id": clean(start.session) if start.session is not None else None,
-            "agent": clean(start.agent),
-            "seq": move.seq,
-            "source": move.source or None,
-            "dest": move.dest,
-            "trigger": move.event,
-            "row": move.row or None,
-            "reason": clean(move.reason) or None,
-            "refused": [{"row": refusal.row, "guard": refusal.guard} for refusal in move.refused],
-            "asks": clean(move.asks) or None,
-            "turn": move.turn,
-            "duration_ms": round(move.duration_ms, 3),
-            "usage": usage
-            and {
+        line["timestamp"] = _timestamp(move.at)
+        line["level"] = level
+        line["run_id"] = clean(start.run_id)
+        if start.session is not None:
+            line["session_id"] = clean(start.session)
+        line["agent"] = clean(start.agent)
+        line["seq"] = move.seq
+        line["source"] = move.source or None
+        line["dest"] = move.dest
+        line["trigger"] = move.event
+        line["row"] = move.row or None
+        line["reason"] = clean(move.reason) or None
+        if move.refused:
+            line["refused"] = [{"row": refusal.row, "guard": refusal.guard} for refusal in move.refused]
+        line["asks"] = clean(move.asks) or None
+        line["turn"] = move.turn
+        if move.duration_ms:
+            line["duration_ms"] = round(move.duration_ms, 3)
+        if usage:
+            line["usage"] = {
                 "input_tokens": usage.input_tokens,
                 "output_tokens": usage.output_tokens,
                 "cached_tokens": usage.cached_tokens,
                 "reasoning_tokens": usage.reasoning_tokens,
-            },
-            "cost": None if move.cost is None else round(move.cost, 12),
-            "tools": self._tools(results, run) if (results := _decided(move, run)) else [],
-            "error": move.error and self._error(move.error),
-            "trace_id": trace_id,
-            "span_id": span_id,
-        }
+            }
+        if move.cost is not None:
+            line["cost"] = round(move.cost, 12)
+        if results := _decided(move, run):
+            line["tools"] = self._tools(results, run)
+        if move.error:
+            line["error"] = self._error(move.error)
+        line["trace_id"], line["span_id"] = _trace()
         if self._content:
             line.update(self._said(move, run))
         return line
@@ -297,7 +324,7 @@ def _private_logger(stream: IO[str] | IO[bytes], describe: Processor) -> _Lines:
     except (AttributeError, OSError, ValueError) as error:
         msg = f"the log is a path, '-' or a stream that is open for writing; got {stream!r} ({error})"
         raise ConfigurationError(msg) from error
-    lines: _Lines = structlog.wrap_logger(logger, processors, wrapper_class=_Lines, context_class=dict).bind()
+    lines: _Lines = structlog.wrap_logger(logger, processors, wrapper_class=_Lines, context_class=dict).bind(**FIELDS)
     return lines
 
 
