@@ -97,7 +97,7 @@ class ChatStream:
     def take(self, event: str, data: str) -> None:
         """Take an event; those without data, and comments that came as data, say nothing."""
         text = data.strip()
-        if self.done or not text or text.startswith(":"):
+        if self.done or not text or text[0] == ":":
             return
         if text == DONE:
             self._end()

@@ -72,7 +72,7 @@ class Patience:
         self.what = self._not_complete = f"the answer was not complete after {timeout:g} s"
 
     def heard(self) -> None:
-        """An event came, before the next wait begins."""
+        """Events came, before the next wait begins."""
         self._has_heard = True
 
     def wait(self, *, afterword: bool = False) -> None:
@@ -108,7 +108,7 @@ class Events:
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._most = max_bytes
-        self._total = 0
+        self._left = max_bytes * LONGEST
         self._open: list[str] = []  # what came since the last blank line, which ends an event
         self._length = 0
         self._last = ""
@@ -118,8 +118,8 @@ class Events:
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that end with a chunk."""
-        self._total += len(chunk)
-        if self._total > self._most * LONGEST:
+        self._left -= len(chunk)
+        if self._left < 0:
             self.problem = f"a stream of more than {self._most * LONGEST} bytes, no more are read"
         text = self._decoded(chunk)
         if self._after_cr or "\r" in text:
@@ -152,8 +152,10 @@ class Events:
     def _ended_by(self, text: str) -> list[Event]:
         found: list[Event] = []
         if _BLANK_LINE in text or self._last == "\n" == text[0]:
-            blocks = "".join((*self._open, text)).split(_BLANK_LINE)
-            self._open, self._length = [], 0
+            if self._open:
+                text = "".join((*self._open, text))
+                self._open, self._length = [], 0
+            blocks = text.split(_BLANK_LINE)
             text = blocks.pop()
             for block in blocks:
                 _read(block, found)

@@ -18,4 +18,7 @@ def count_of(value: JsonValue) -> int | None:
 
 def first_count(counts: dict[str, JsonValue], *names: str) -> int | None:
     """The first of these counts that is one."""
-    return next((count for name in names if (count := count_of(counts.get(name))) is not None), None)
+    for name in names:
+        if (said := counts.get(name)) is not None and (count := count_of(said)) is not None:
+            return count
+    return None

@@ -259,8 +259,9 @@ def _as_sent(response: httpx.Response) -> AsyncGenerator[bytes]:
 
 
 def _tell(events: list[Event], listener: Listener, patience: Patience) -> None:
-    for name, data in events:
+    if events:
         patience.heard()
+    for name, data in events:
         listener.take(name, data)
 
 
