@@ -81,6 +81,17 @@ async def test_what_waits_shares_a_commit(path: Path, commits: list[apsw.Connect
         other.close()
 
 
+async def test_a_commit_writes_no_more_pages_than_it_changes(path: Path) -> None:
+    """Each page of a commit waits for the disk: the records', their index's and the run's, but no list of live runs."""
+    log = path.with_name(f"{path.name}-wal")
+    async with SQLiteStore(path) as store:
+        start = Record(RunStarted("run", "prompt", session="chat"))
+        lease = await store.create(start, LIVE, ignore)
+        before = log.stat().st_size
+        await store.append(lease, [BEGUN], LIVE)
+        assert log.stat().st_size - before == 3 * (24 + 4096)  # sqlite.org/fileformat2.html: a frame is a head and a page
+
+
 async def test_a_summary_of_each_run_is_kept_with_it(path: Path) -> None:
     """Listing runs must not have to read journals."""
     async with SQLiteStore(path) as store:
