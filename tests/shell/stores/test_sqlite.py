@@ -89,7 +89,8 @@ async def test_a_commit_writes_no_more_pages_than_it_changes(path: Path) -> None
         lease = await store.create(start, LIVE, ignore)
         before = log.stat().st_size
         await store.append(lease, [BEGUN], LIVE)
-        assert log.stat().st_size - before == 3 * (24 + 4096)  # sqlite.org/fileformat2.html: a frame is a head and a page
+        frame = 24 + 4096  # sqlite.org/fileformat2.html: a head and a page
+        assert log.stat().st_size - before == 3 * frame
 
 
 async def test_a_summary_of_each_run_is_kept_with_it(path: Path) -> None:
