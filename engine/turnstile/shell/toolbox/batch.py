@@ -116,8 +116,7 @@ class Batch:
         self._running[job.index] = job
         # In a copy of the batch's context: this may run within another call's task, whose variables are its own.
         job.task = self._loop.create_task(self._drive(job), context=self._context.copy())
-        if not job.settled:
-            job.task.add_done_callback(self._ended)
+        job.task.add_done_callback(self._ended)
 
     async def _drive(self, job: Job) -> None:
         if self._is_over():
@@ -137,10 +136,10 @@ class Batch:
 
         Its tool raised what `perform` must let through, or another task cancelled it before it began.
         """
-        job = next((job for job in self._running.values() if job.task is task), None)
-        if job is not None:
-            error = None if task.cancelled() else task.exception()
-            self._settle(job, failed(error) if error else Outcome("not run: cancelled", "not_run"))
+        for job in [*self._running.values()]:
+            if job.task is task:
+                error = None if task.cancelled() else task.exception()
+                self._settle(job, failed(error) if error else Outcome("not run: cancelled", "not_run"))
 
     def _tool_context(self, job: Job) -> ToolContext:
         def report(text: str) -> None:
