@@ -18,7 +18,6 @@ from turnstile.core.run_state import begin_run
 from turnstile.core.step import step
 from turnstile.driver.keeper import Keeper, summary_of
 from turnstile.ports import Deliver, Lease, Record, Summary
-from turnstile.shell.stores.sqlite_writer import to_its_end
 from turnstile.stores import MemoryStore
 from turnstile.testing import ScriptedModel
 
@@ -62,7 +61,13 @@ class Gated(MemoryStore):
         self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int] = ()
     ) -> None:
         """Append, once it may, although who awaits it is cancelled meanwhile."""
-        await to_its_end(asyncio.ensure_future(self._append(lease, records, summary, letters)))
+        written = asyncio.ensure_future(self._append(lease, records, summary, letters))
+        try:
+            await asyncio.shield(written)
+        except asyncio.CancelledError:
+            await asyncio.wait([written])
+            written.result()  # raises what went wrong
+            raise
 
     async def _append(
         self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int]
