@@ -65,16 +65,14 @@ class Delta:
     attempt: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ToolStarted:
+class ToolStarted(NamedTuple):
     """A call began to run."""
 
     call_id: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolProgress:
+class ToolProgress(NamedTuple):
     """A running tool says how far it is (`ToolContext.progress`)."""
 
     call_id: str
@@ -123,8 +121,11 @@ def _unkept(_: ToolResult) -> None:
     """Let a result go where no journal is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolWork:
+Memo = MutableMapping[ToolCall, object]
+"""Where a tool runner keeps what it found out about a reply's calls until they run; each run has one of its own."""
+
+
+class ToolWork(NamedTuple):
     """What a tool runner is told of the run whose calls it runs.
 
     Attributes:
@@ -133,6 +134,7 @@ class ToolWork:
         parallel: How many calls run at once.
         stop: Done when the tools should end: no call starts any more, running ones are cancelled and get some time.
         notify: Takes `ToolStarted`, `ToolProgress` and each `ToolResult` as they come, from any thread.
+        memo: What `ToolRunner.vet` was given; empty when a run goes on in another process.
         begin: Keeps the intent to run a call, and tells whether it may start; awaited before each does. It returns at
             once for the calls that `ToolRunner.opening` named.
         finished: Keeps the result of a call while others are at work, and waits for nothing.
@@ -143,6 +145,7 @@ class ToolWork:
     parallel: int
     stop: asyncio.Future[None]
     notify: Callable[[Notice], None]
+    memo: Memo
     begin: Callable[[ToolCall], Awaitable[bool]] = _starts
     finished: Callable[[ToolResult], None] = _unkept
 
@@ -171,7 +174,7 @@ class ToolRunner(Protocol):
     def fingerprints(self) -> tuple[tuple[str, str], ...]:
         """Each tool's name, and a digest of all that makes it what it is."""
 
-    def vet(self, reply: Reply, run: RunState) -> tuple[Verdict, ...]:
+    def vet(self, reply: Reply, run: RunState, memo: Memo) -> tuple[Verdict, ...]:
         """A verdict for each call of a reply, in call order. Calls no user code that has effects."""
 
     def opening(self, effect: RunTools, parallel: int) -> tuple[ToolCall, ...]:

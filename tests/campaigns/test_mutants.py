@@ -28,7 +28,7 @@ from turnstile.core.events import EffectLost, Event, Verdict
 from turnstile.core.messages import Reply, ToolCall, ToolSpec
 from turnstile.core.rows import AGAIN, before, row
 from turnstile.core.run_state import RunState, evolve
-from turnstile.ports import ToolBatch, ToolRunner, ToolWork
+from turnstile.ports import Memo, ToolBatch, ToolRunner, ToolWork
 from turnstile.shell.toolbox import Toolbox
 from turnstile.stores import SQLiteStore
 
@@ -55,9 +55,9 @@ class OtherRunner:
         """See `ToolRunner.fingerprints`."""
         return self.inner.fingerprints
 
-    def vet(self, reply: Reply, run: RunState) -> tuple[Verdict, ...]:
+    def vet(self, reply: Reply, run: RunState, memo: Memo) -> tuple[Verdict, ...]:
         """See `ToolRunner.vet`."""
-        return self.inner.vet(reply, run)
+        return self.inner.vet(reply, run, memo)
 
     def opening(self, effect: RunTools, parallel: int) -> tuple[ToolCall, ...]:
         """See `ToolRunner.opening`."""
@@ -81,7 +81,7 @@ class Unintended(OtherRunner):
         async def begin(_: ToolCall) -> bool:
             return True
 
-        return await self.inner.run(effect, replace(work, begin=begin))
+        return await self.inner.run(effect, work._replace(begin=begin))
 
 
 class Unchecked(OtherRunner):
@@ -90,7 +90,7 @@ class Unchecked(OtherRunner):
     async def run(self, effect: RunTools, work: ToolWork) -> ToolBatch:
         """Run the calls with their arguments changed meanwhile."""
         calls = tuple(replace(call, arguments=call.arguments.replace("hello", "goodbye")) for call in effect.calls)
-        return await self.inner.run(replace(effect, calls=calls), work)
+        return await self.inner.run(effect._replace(calls=calls), work)
 
 
 def unintended(agent: Agent[object]) -> None:

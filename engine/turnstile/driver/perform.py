@@ -92,7 +92,8 @@ class Performer:
         self._notify = notify
         self._begin = begin
         self._finished = finished
-        self._memo: dict[tuple[str, int], bytes] = {}
+        self._encoded: dict[tuple[str, int], bytes] = {}
+        self._found: dict[ToolCall, object] = {}
         self._digests = RequestDigests(run.start)
         self._fingerprints = dict(run.fingerprints)
         self._call_ids = {call.id for item in run.history if isinstance(item, Exchange) for call in item.reply.calls}
@@ -168,7 +169,7 @@ class Performer:
             max_output=effect.max_output,
             settings=outside.settings,
             output_schema=outside.output_schema,
-            memo=self._memo,
+            memo=self._encoded,
             now=outside.clock.time(),
         )
 
@@ -200,7 +201,7 @@ class Performer:
         if ids != [call.id for call in reply.calls]:
             calls = tuple(replace(call, id=new) for new, call in zip(ids, reply.calls, strict=True))
             reply = replace(reply, calls=calls)
-        return ModelReplied(reply, self._outside.tools.vet(reply, run))
+        return ModelReplied(reply, self._outside.tools.vet(reply, run, self._found))
 
     def _unique(self, call_id: str, run: RunState) -> str:
         """The provider's id where it is one, else an id of ours: servers send empty, constant and reused ids."""
@@ -231,6 +232,7 @@ class Performer:
             run.limits.parallel,
             self.stop,
             self._notify,
+            self._found,
             self._begin,
             self._finished,
         )

@@ -29,6 +29,7 @@ class Stage:
         box: The toolbox.
         run: The run, as vetting sees it.
         notices: What observers were told, in order.
+        memo: What was found out about calls that have not run yet.
         begun: Names of the tools whose calls said that they begin, in order.
         receipts: The results that were handed over while others were at work.
     """
@@ -46,6 +47,7 @@ class Stage:
         self.run = begin_run(RunStarted(run_id, "hello", limits=Limits(parallel=parallel)))
         self.deps = deps
         self.notices: list[Notice] = []
+        self.memo: dict[ToolCall, object] = {}
         self.begun: list[str] = []
         self.receipts: list[ToolResult] = []
 
@@ -56,7 +58,7 @@ class Stage:
 
     def vet(self, *calls: tuple[str, str]) -> tuple[Verdict, ...]:
         """The verdicts on calls given as name and arguments."""
-        return self.box.vet(reply(*calls), self.run)
+        return self.box.vet(reply(*calls), self.run, self.memo)
 
     @cached_property
     def stop(self) -> asyncio.Future[None]:
@@ -71,6 +73,7 @@ class Stage:
             self.run.limits.parallel,
             self.stop,
             self.notices.append,
+            self.memo,
             self.begin,
             self.receipts.append,
         )
@@ -83,7 +86,7 @@ class Stage:
     async def play(self, *calls: str | tuple[str, str]) -> ToolBatch:
         """Vet and run calls; a name alone is a call without arguments. All results are in the batch that comes back."""
         asked = reply(*((call, "") if isinstance(call, str) else call for call in calls))
-        batch = await self.box.run(RunTools(asked.calls, self.box.vet(asked, self.run)), self.work())
+        batch = await self.box.run(RunTools(asked.calls, self.box.vet(asked, self.run, self.memo)), self.work())
         known = {result.call_id: result for result in (*self.receipts, *batch.event.results)}
         results = tuple(known[call.id] for call in asked.calls)
         return ToolBatch(replace(batch.event, results=results), batch.raised)

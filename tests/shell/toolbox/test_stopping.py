@@ -197,7 +197,7 @@ def stuck() -> str:
 
 async def main() -> None:
     effect = RunTools((ToolCall("a", "stuck", ""),), (Verdict("a", "digest"),))
-    work = ToolWork("run", None, 8, asyncio.get_running_loop().create_future(), lambda notice: None)
+    work = ToolWork("run", None, 8, asyncio.get_running_loop().create_future(), lambda notice: None, {})
     batch = await Toolbox([stuck]).run(effect, work)
     print(batch.event.results[0].status)
 

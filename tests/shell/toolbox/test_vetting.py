@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,7 +63,7 @@ def test_a_good_call_carries_what_its_tool_says(box: Stage) -> None:
 def test_a_tool_that_says_nothing_of_repeats_has_the_runs() -> None:
     """A run that never stops for repeats must not do so because a tool was silent."""
     run = begin_run(RunStarted("run", "hello", limits=Limits(repeats=None)))
-    verdicts = Toolbox([cleanup]).vet(Reply(calls=(ToolCall("a", "cleanup", ""), ToolCall("b", "none", ""))), run)
+    verdicts = Toolbox([cleanup]).vet(Reply(calls=(ToolCall("a", "cleanup", ""), ToolCall("b", "none", ""))), run, {})
     assert [verdict.repeats for verdict in verdicts] == [None, None]
 
 
@@ -151,9 +149,9 @@ def test_many_tools_are_not_all_listed() -> None:
     """A list of hundreds of names would cost more than it helps."""
     box = Toolbox([tool(poll.function, name=f"poll_{number}") for number in range(60)])
     run = begin_run(RunStarted("run", "hello"))
-    (verdict,) = box.vet(Reply(calls=(ToolCall("a", "x", ""),)), run)
+    (verdict,) = box.vet(Reply(calls=(ToolCall("a", "x", ""),)), run, {})
     assert verdict.problem.endswith("poll_49, …")
-    (verdict,) = Toolbox().vet(Reply(calls=(ToolCall("a", "x", ""),)), run)
+    (verdict,) = Toolbox().vet(Reply(calls=(ToolCall("a", "x", ""),)), run, {})
     assert verdict.problem == "there is no tool 'x'; the tools are: (none)"
 
 
@@ -195,30 +193,12 @@ def test_a_call_that_cannot_run_uses_up_nothing(box: Stage) -> None:
     assert [verdict.problem[:6] for verdict in verdicts] == ["the ar", "", "", "charge"]
 
 
-def test_what_was_found_out_is_not_kept_for_ever(box: Stage) -> None:
-    """A run that ends between vetting and running must not leave its arguments in memory for good."""
-    for number in range(150):
-        run = begin_run(RunStarted(f"run {number}", "hello"))
-        for call in ("first", "second"):
-            box.box.vet(Reply(calls=(ToolCall(call, "poll", ""),)), run)
-    assert len(box.box._found) == 100
-    assert list(box.box._found["run 149"]) == [ToolCall("second", "poll", "")]
-
-
-def test_many_threads_may_vet_at_once() -> None:
-    """One agent serves the threads of a web server, and their runs end between vetting and running."""
-    box = Toolbox([poll])
-    together = threading.Barrier(8)
-
-    def serve(thread: int) -> None:
-        together.wait()
-        for number in range(500):
-            run = begin_run(RunStarted(f"{thread} {number}", "hello"))
-            box.vet(Reply(calls=(ToolCall("c1", "poll", ""),)), run)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(serve, range(8)))
-    assert len(box._found) == 100
+def test_only_what_was_found_out_of_the_newest_reply_is_kept(box: Stage) -> None:
+    """A limit may end a run between vetting and running, so its arguments must not stay in memory for good."""
+    for call in ("first", "second"):
+        calls = (ToolCall(call, "poll", ""), ToolCall(f"{call}'s other", "none", ""))
+        box.box.vet(Reply(calls=calls), box.run, box.memo)
+    assert [*box.memo] == [ToolCall("second", "poll", "")]
 
 
 names = st.sampled_from(["get_weather", "cleanup", "charge", "poll "]) | st.text(st.characters(exclude_categories=()))
@@ -230,7 +210,7 @@ def test_whatever_a_model_writes_gets_one_verdict_a_call(calls: list[tuple[str, 
     """Any bytes from a model lead to a legal transition, so vetting judges and never raises."""
     box = Toolbox([get_weather, poll, cleanup, charge])
     asked = Reply(calls=tuple(ToolCall(str(number), *call) for number, call in enumerate(calls)))
-    verdicts = box.vet(asked, begin_run(RunStarted("run", "hello")))
+    verdicts = box.vet(asked, begin_run(RunStarted("run", "hello")), {})
     assert [verdict.call_id for verdict in verdicts] == [call.id for call in asked.calls]
     assert all(len(verdict.digest) == 64 for verdict in verdicts)
     assert all(verdict.problem or (verdict.known and verdict.valid) for verdict in verdicts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -15,7 +14,7 @@ from turnstile.core.events import Verdict
 from turnstile.core.messages import Reply, ToolCall, ToolResult, ToolSpec
 from turnstile.core.run_state import RunState
 from turnstile.core.strict_json import JsonValue, digest
-from turnstile.ports import ToolBatch, ToolWork
+from turnstile.ports import Memo, ToolBatch, ToolWork
 from turnstile.shell.toolbox.batch import Batch
 from turnstile.shell.toolbox.call import Job
 from turnstile.shell.toolbox.text import fit
@@ -23,14 +22,12 @@ from turnstile.shell.toolbox.vetting import AnyTool, Finding, find_out
 from turnstile.tools import MAX_RESULT_CHARS, Tool, tool
 
 GRACE = 1.0  # seconds; RELIABILITY: a cancelled run ends within 1 s where tools cooperate
-REMEMBERED = 100  # runs whose calls were vetted and have not run yet; a forgotten call is looked at once more
 
 
 class Toolbox:
     """The tools of an agent.
 
-    It serves any number of runs at once, in any threads. Of a run it keeps only what it found out about the calls of
-    its newest reply, until these run; of the runs that ended before that, it keeps the newest hundred.
+    It serves any number of runs at once, in any threads, and keeps nothing of them.
 
     Args:
         tools: Tools, and functions to make tools of.
@@ -55,8 +52,6 @@ class Toolbox:
             self._tools[made.name] = made
         self._grace = grace
         self._monotonic = monotonic
-        self._found: dict[str, dict[ToolCall, Finding]] = {}  # by run
-        self._finding = threading.Lock()
         self._given_up: set[asyncio.Task[None]] = set()
 
     @property
@@ -78,10 +73,13 @@ class Toolbox:
         """Each tool's name, and a digest of all that makes it what it is for a run."""
         return tuple((made.name, digest(made.name, _nature(made))) for made in self._tools.values())
 
-    def vet(self, reply: Reply, run: RunState) -> tuple[Verdict, ...]:
-        """A verdict for each call of a reply, in call order; nothing runs."""
+    def vet(self, reply: Reply, run: RunState, memo: Memo) -> tuple[Verdict, ...]:
+        """A verdict for each call of a reply, in call order; nothing runs.
+
+        The memo has then what was found out about the calls that may run, and nothing of the reply before.
+        """
+        memo.clear()
         verdicts: list[Verdict] = []
-        findings: dict[ToolCall, Finding] = {}
         allowed: list[AnyTool] = []
         for call in reply.calls:
             found = find_out(self._tools, call)
@@ -90,9 +88,8 @@ class Toolbox:
                 problem = _used_up(made, run, allowed)
                 if not problem:
                     allowed.append(made)
-                    findings[call] = found
+                    memo[call] = found
             verdicts.append(_verdict(call, found, problem, run))
-        self._remember(run.run_id, findings)
         return tuple(verdicts)
 
     def opening(self, effect: RunTools, parallel: int) -> tuple[ToolCall, ...]:
@@ -117,12 +114,12 @@ class Toolbox:
         """
         results: list[ToolResult | None] = []
         jobs: list[Job] = []
-        findings = self._recall(work.run_id)
         for index, (call, verdict) in enumerate(zip(effect.calls, effect.verdicts, strict=True)):
             problem, found = verdict.problem, None
             if not problem:
                 # Not vetted here when a run is resumed in another process: then it is looked at now.
-                found = findings.pop(call, None) or find_out(self._tools, call)
+                known = work.memo.pop(call, None)
+                found = known if isinstance(known, Finding) else find_out(self._tools, call)
                 problem = found.problem
             if found is None or found.tool is None or problem:
                 results.append(ToolResult(call.id, call.name, fit(problem, self._most_chars(call)), "error"))
@@ -135,19 +132,6 @@ class Toolbox:
     def _most_chars(self, call: ToolCall) -> int:
         made = self._tools.get(call.name.strip())
         return MAX_RESULT_CHARS if made is None else made.max_result_chars
-
-    def _remember(self, run_id: str, findings: dict[ToolCall, Finding]) -> None:
-        """Keep what was found out about a reply's calls, in place of what was about the reply before."""
-        with self._finding:
-            self._found.pop(run_id, None)
-            if findings:
-                self._found[run_id] = findings
-            while len(self._found) > REMEMBERED:  # the oldest are those of runs that a limit ended
-                del self._found[next(iter(self._found))]
-
-    def _recall(self, run_id: str) -> dict[ToolCall, Finding]:
-        with self._finding:
-            return self._found.pop(run_id, {})
 
 
 def _used_up(made: AnyTool, run: RunState, allowed: list[AnyTool]) -> str:
