@@ -173,7 +173,7 @@ async def _taken_here(store: Store, standing: _Standing) -> Told:
     async with Run(outside, found.run.start, str, found) as live:
         while live.has_mail:
             await live.step()
-        return Told(live.snapshot, waits=bool(found.mail))
+        return Told(live.snapshot, waits=bool(found.mail.waiting))
 
 
 def _start(record: Record) -> RunStarted:

@@ -439,7 +439,7 @@ async def test_a_thread_that_ended_just_before_the_stop_keeps_its_result(stage: 
         return "done"
 
     job = Job(0, ToolCall("c1", "work", ""), tool(work), {})
-    task = asyncio.create_task(perform(job, lambda: ToolContext("run", "c1")))
+    task = asyncio.create_task(perform(job, lambda: ToolContext("run", "c1"), lambda: False))
     await begun.wait()
     let_go.set()
     while threads[0] not in idle:  # blocks the loop on purpose: the result is on its way, and has not arrived
@@ -450,6 +450,18 @@ async def test_a_thread_that_ended_just_before_the_stop_keeps_its_result(stage: 
     assert await task == Outcome("done")
 
 
+@pytest.mark.parametrize("halted", [None, Outcome("timed out", "unknown")])
+async def test_a_thread_that_comes_too_late_does_not_begin_its_call(halted: Outcome | None) -> None:
+    """It is given its call before it runs, and meanwhile the run, or the call, may have been told to stop."""
+
+    def work() -> str:
+        pytest.fail("nothing begins any more")
+
+    job = Job(0, ToolCall("c1", "work", ""), tool(work), {}, halted=halted)
+    outcome = await perform(job, lambda: ToolContext("run", "c1"), lambda: halted is None)
+    assert (outcome.content, outcome.status) == ("not run: cancelled", "not_run")
+
+
 async def test_a_loop_that_goes_away_takes_a_call_with_it(stage: type[Stage]) -> None:
     """When a coroutine is closed there is nobody to hand a result to, and swallowing that would be an error itself."""
 
@@ -458,7 +470,7 @@ async def test_a_loop_that_goes_away_takes_a_call_with_it(stage: type[Stage]) ->
         raise AssertionError
 
     job = Job(0, ToolCall("c1", "endless", ""), tool(endless), {})
-    performing = perform(job, lambda: ToolContext("run", "c1"))
+    performing = perform(job, lambda: ToolContext("run", "c1"), lambda: False)
     performing.send(None)
     performing.close()
 

@@ -129,7 +129,7 @@ class Batch:
         self._work.notify(ToolStarted(job.call.id, job.call.name))
         if job.tool.timeout is not None:
             job.alarm = self._loop.call_later(job.tool.timeout, self._expire, job)
-        self._settle(job, await perform(job, partial(self._tool_context, job)))
+        self._settle(job, await perform(job, partial(self._tool_context, job), self._is_over))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Settle a call whose task ended without a result, so that nobody waits for it.

@@ -61,14 +61,20 @@ class Job:
     settled: bool = False
 
 
-async def perform(job: Job, context: Callable[[], ToolContext]) -> Outcome:
-    """Run a call's tool, and give what came of it; raises nothing that the tool raises."""
+async def perform(job: Job, context: Callable[[], ToolContext], is_over: Callable[[], bool]) -> Outcome:
+    """Run a call's tool, and give what came of it; raises nothing that the tool raises.
+
+    Args:
+        job: The call.
+        context: Makes what the tool is told of its run, if it asks for that.
+        is_over: Tells, in any thread, whether nothing may begin any more.
+    """
     tool = job.tool
     try:
         arguments = tool.bind(job.arguments, context)
         if tool.is_async:
             return returned(tool, await tool.function(**arguments))
-        given = await _in_thread(tool, arguments)
+        given = await _in_thread(job, arguments, is_over)
         return given if isinstance(given, Outcome) else returned(tool, await given)
     except GeneratorExit:
         raise  # the event loop is gone, and nobody is left to tell
@@ -98,8 +104,13 @@ def failed(error: BaseException) -> Outcome:
     return Outcome(described(error), "error")
 
 
-async def _in_thread(tool: AnyTool, arguments: Mapping[str, object]) -> Outcome | Awaitable[object]:
-    """Run a function in a thread of its own; gives its outcome, or what it returned for the event loop to await."""
+async def _in_thread(
+    job: Job, arguments: Mapping[str, object], is_over: Callable[[], bool]
+) -> Outcome | Awaitable[object]:
+    """Run a function in a thread of its own; gives its outcome, or what it returned for the event loop to await.
+
+    The thread may come to it a while later, when it must not begin any more.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Outcome | Awaitable[object]] = loop.create_future()
     context = contextvars.copy_context()
@@ -109,11 +120,14 @@ async def _in_thread(tool: AnyTool, arguments: Mapping[str, object]) -> Outcome 
             future.set_result(given)
 
     def work() -> None:
-        given = context.run(_attempt, tool, arguments)
+        if is_over() or job.halted is not None:
+            given: Outcome | Awaitable[object] = Outcome("not run: cancelled", "not_run")
+        else:
+            given = context.run(_attempt, job.tool, arguments)
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(deliver, given)
 
-    worker = begin(f"tool {tool.name}", work)
+    worker = begin(f"tool {job.tool.name}", work)
     try:
         return await future
     except asyncio.CancelledError:
