@@ -9,6 +9,7 @@ import orjson
 from turnstile.core.strict_json import MAX_DEPTH, JsonValue, loads
 
 _SHORT = 64 * 1024  # characters; what is longer is not read twice
+_EXPONENT = orjson.dumps(1e20)[1:-2]  # ``e+``; of older releases ``e``, which stands in most texts, too
 
 
 def dumps(value: object) -> bytes:
@@ -41,7 +42,7 @@ def read(text: str | bytes) -> JsonValue:
     except (UnicodeDecodeError, orjson.JSONDecodeError):
         return loads(text)
     written = orjson.dumps(value)
-    return value if written.count(b":") == colons and b"e+" not in written else loads(text)
+    return value if written.count(b":") == colons and _EXPONENT not in written else loads(text)
 
 
 def mend(text: str) -> str:
