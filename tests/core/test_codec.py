@@ -45,6 +45,19 @@ class Reviewed(Event):
         return run
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed(Event):
+    """An extension's event that is made by names alone."""
+
+    codec_name: ClassVar[str] = "acme.weighed"
+    weight: int
+    notes: JsonValue = None
+
+    def apply(self, run: RunState) -> RunState:
+        """Change nothing."""
+        return run
+
+
 RESULT = ToolResult("a", "add", "3", duration_ms=0.5)
 FINISHED: dict[str, object] = {"v": 1, "type": "ToolsFinished", "aborted": None}
 
@@ -282,6 +295,14 @@ def test_an_extension_adds_its_events_to_a_codec_of_its_own() -> None:
 
     assert record == b'{"v":1,"type":"acme.reviewed","good":true}'
     assert longer.decode(record) == Reviewed(good=True)
+
+
+@pytest.mark.parametrize("spaces", [b"", b" "])
+def test_an_event_that_is_made_by_names_alone_comes_back(spaces: bytes) -> None:
+    """What was written must be readable, however its class is declared, and however the text is spaced."""
+    longer = codec.with_events(Weighed)
+    event = Weighed(weight=3, notes=[1])
+    assert longer.decode(longer.encode(event) + spaces) == event
     assert longer.decode(longer.encode(EffectBegun())) == EffectBegun()
     assert "acme.reviewed" in str(refused({"v": 1, "type": "acme.reviewed", "good": True}))
 

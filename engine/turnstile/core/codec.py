@@ -158,7 +158,7 @@ def _reader(kind: type) -> Callable[[bytes, bytes], Event | None]:
             values = [*msgspec.structs.astuple(cast("msgspec.Struct", found))]
             for place, convert in rest:
                 values[place] = convert(values[place])
-            return cast("Event", kind(*values))
+            return cast("Event", kind(**dict(zip(names, values, strict=True))))
         except failures:  # which the strict decoder words, with the field's name
             return None
 

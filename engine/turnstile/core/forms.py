@@ -169,9 +169,10 @@ def _reader(kind: type, forms: Mapping[str, Form]) -> Callable[[JsonValue], obje
     readers = [form.read for form in forms.values()]
     names = (*forms,)
     required = {field.name for field in fields(kind) if not has_default(field)}
+    by_name = any(field.kw_only for field in fields(kind))
 
     def read(value: JsonValue) -> object:
-        if isinstance(value, dict) and (*value,) == names:  # as it was written here
+        if not by_name and isinstance(value, dict) and (*value,) == names:  # as it was written here
             try:
                 return kind(*[read(part) for read, part in zip(readers, value.values(), strict=True)])
             except (Misfit, ValueError, ConfigurationError):
