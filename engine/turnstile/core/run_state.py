@@ -189,10 +189,7 @@ def begin_run(start: RunStarted) -> RunState:
     """The state of a run that has just started."""
     past = History(start.history)
     history = past.append(UserTurn(start.prompt, attachments=start.attachments))
-    return evolve(_NOBODYS, start=start, history=history, measured=_measured_before(start, past))
-
-
-_NOBODYS = RunState(RunStarted("", ""), START.name, History())
+    return RunState(start, START.name, history, measured=_measured_before(start, past))
 
 
 def _measured_before(start: RunStarted, past: History) -> tuple[int, int]:
