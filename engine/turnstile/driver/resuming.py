@@ -119,7 +119,7 @@ def retold(machine: Machine, records: Sequence[Record]) -> tuple[RunState, tuple
     transitions: list[Transition] = []
     run: RunState | None = None
     try:
-        events, moments = [record.event for record in records], [record[1:3] for record in records]
+        events, moments = [record.event for record in records], [(record.at, record.duration_ms) for record in records]
         steps = walk(machine, events, moments)
         for record, (after, move) in zip(records, steps, strict=True):
             run = after

@@ -135,7 +135,7 @@ _Moved = tuple[RunState, Transition | None] | NoRow | ValueError
 def _moves(machine: Machine, records: tuple[Record, ...]) -> Iterator[_Moved]:
     """The run after each record with its move, up to one that no row takes, or that does not fit what was before."""
     try:
-        events, moments = [record.event for record in records], [record[1:3] for record in records]
+        events, moments = [record.event for record in records], [(record.at, record.duration_ms) for record in records]
         yield from walk(machine, events, moments)
     except (NoRow, ValueError) as error:
         yield error
