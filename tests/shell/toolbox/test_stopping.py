@@ -442,8 +442,8 @@ async def test_a_thread_that_ended_just_before_the_stop_keeps_its_result(stage: 
     task = asyncio.create_task(perform(job, lambda: ToolContext("run", "c1"), lambda: False))
     await begun.wait()
     let_go.set()
-    while threads[0] not in idle:  # blocks the loop on purpose: the result is on its way, and has not arrived
-        pass
+    while threads[0].is_alive() and threads[0] not in idle:
+        threads[0].join(0.001)  # blocks the loop on purpose: the result is on its way, and has not arrived
     await asyncio.sleep(0)  # it arrives, and the task will see it in the next pass
     job.halted = Outcome("stopped", "unknown")
     task.cancel()
