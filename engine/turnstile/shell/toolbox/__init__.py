@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -80,14 +80,14 @@ class Toolbox:
         """
         memo.clear()
         verdicts: list[Verdict] = []
-        allowed: list[AnyTool] = []
+        allowed: dict[str, int] = {}  # calls by tool
         for call in reply.calls:
             found = find_out(self._tools, call)
             problem, made = found.problem, found.tool
             if made is not None and not problem:
                 problem = _used_up(made, run, allowed)
                 if not problem:
-                    allowed.append(made)
+                    allowed[made.name] = allowed.get(made.name, 0) + 1
                     memo[call] = found
             verdicts.append(_verdict(call, found, problem, run))
         return tuple(verdicts)
@@ -134,11 +134,11 @@ class Toolbox:
         return MAX_RESULT_CHARS if made is None else made.max_result_chars
 
 
-def _used_up(made: AnyTool, run: RunState, allowed: list[AnyTool]) -> str:
+def _used_up(made: AnyTool, run: RunState, allowed: Mapping[str, int]) -> str:
     """That a tool was called as often as it may be, by the calls so far and those allowed now; empty if it wasn't."""
     if made.max_calls is None:
         return ""
-    spent = allowed.count(made) + sum(count for name, count in run.calls_by_tool if name.strip() == made.name)
+    spent = allowed.get(made.name, 0) + sum(count for name, count in run.calls_by_tool if name.strip() == made.name)
     if spent < made.max_calls:
         return ""
     return f"{made.name} may be called {made.max_calls} times in a run, and was; go on without it"
