@@ -28,7 +28,7 @@ def test_a_run_begins_with_its_prompt_after_what_was_said_before() -> None:
 def test_evolving_refuses_a_field_that_there_is_none_of() -> None:
     """A slip in an extension's change must not be lost in silence."""
     with pytest.raises(TypeError, match="`RunState` has no field 'turn'"):
-        evolve(RUN, turn=1)
+        evolve(RUN, turn=1)  # type: ignore[call-arg]
 
 
 def test_an_evolved_run_is_frozen_too() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace as evolve
 
 from turnstile.core.events import CallStarted, ModelFailed, ModelReplied, RunStarted
 from turnstile.core.history import History, length_of
@@ -13,6 +13,11 @@ from turnstile.core.limits import Limits
 from turnstile.core.messages import Exchange, Message, Reply, ToolCall, ToolResult, Usage, UserTurn
 from turnstile.core.states import START
 from turnstile.core.strict_json import JsonValue
+
+if TYPE_CHECKING:  # a type checker looks at the fields' names and types only here
+    from dataclasses import replace as evolve
+else:
+    from msgspec.structs import replace as evolve
 
 __all__ = ["Batch", "RunState", "Stop", "at_work", "begin_run", "evolve", "unanswered"]
 
