@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from turnstile.core.machine import Machine, loop
     from turnstile.core.messages import Attachment, Exchange, Reply, ToolCall, ToolResult, Usage, UserTurn
     from turnstile.core.rows import AGAIN, LIVE, STAY, after, before, row
-    from turnstile.core.run_state import RunState, Stop
+    from turnstile.core.run_state import RunState, Stop, evolve
     from turnstile.core.states import State
     from turnstile.core.step import Transition
     from turnstile.driver import Recovery, Run
@@ -132,6 +132,7 @@ __all__ = [
     "WaitingForHuman",
     "after",
     "before",
+    "evolve",
     "loop",
     "row",
     "tool",
@@ -212,6 +213,7 @@ _HOMES = {
     "turnstile.core.run_state": (
         "RunState",
         "Stop",
+        "evolve",
     ),
     "turnstile.core.states": ("State",),
     "turnstile.core.step": ("Transition",),

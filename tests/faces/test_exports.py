@@ -21,7 +21,7 @@ PUBLIC = {
         # what is said
         *("UserTurn", "Attachment", "Reply", "Exchange", "ToolCall", "ToolResult", "Usage"),
         # the machine and what extends it
-        *("loop", "Machine", "State", "Event", "row", "before", "after", "LIVE", "AGAIN", "STAY"),
+        *("loop", "Machine", "State", "Event", "row", "before", "after", "LIVE", "AGAIN", "STAY", "evolve"),
         *("AskHuman", "CallModel", "RunTools", "KeepAll", "LastTokens", "LastTurns"),
         # errors
         *(

@@ -50,8 +50,7 @@ TRANSIENT: frozenset[FailureKind] = frozenset(
 class Event:
     """Base of all events. An extension's event is a frozen dataclass that derives from this.
 
-    An extension's event also has a method ``apply(run: RunState) -> RunState``: what it changes, by
-    `turnstile.core.run_state.evolve`.
+    An extension's event also has a method ``apply(run: RunState) -> RunState``: what it changes, by `turnstile.evolve`.
 
     Attributes:
         codec_name: What an extension's event is called in a stored record, such as ``"acme.reviewed"``; it stays when

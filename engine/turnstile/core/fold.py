@@ -50,7 +50,7 @@ def walk(
         moments: For each, when it arrived and how long the effect took that brought it, as the transitions tell it.
     """
     run: RunState | None = None
-    for event, (at, duration_ms) in zip(events, moments or repeat((0.0, 0.0)), strict=False):
+    for event, (at, duration_ms) in zip(events, moments or repeat((0.0, 0.0)), strict=moments is not None):
         if run is None:
             if not isinstance(event, RunStarted):
                 msg = f"a run's events begin with RunStarted; got {type(event).__name__}"

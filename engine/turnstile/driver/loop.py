@@ -265,9 +265,12 @@ class Loop:
                 finally:
                     self._wake = None
 
-    async def _begin(self, effect: Effect) -> None:
+    def _intents(self, effect: Effect, run: RunState) -> Intents:
         assert self._performer is not None  # noqa: S101 - _open made it
-        intents = self._performer.intents(effect, self.run)
+        return self._performer.intents(effect, run)
+
+    async def _begin(self, effect: Effect) -> None:
+        intents = self._intents(effect, self.run)
         await self.keeper.note(intents, self._outside.clock.time(), then=lambda: self._launch(effect, intents))
 
     def _launch(self, effect: Effect, intents: Intents) -> None:
@@ -309,7 +312,7 @@ class Loop:
         moves = self._moves(event, at, duration_ms, onward=onward)
         last = moves[-1][1]
         effect = self._follows(last) if onward else None
-        intents = self._performer.intents(effect, last.run) if effect is not None and self._performer else None
+        intents = self._intents(effect, last.run) if effect is not None else None
         letters = self.mail.taken
 
         def move() -> None:

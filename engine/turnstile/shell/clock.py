@@ -12,7 +12,7 @@ MAX_WAIT = 86_400.0  # asyncio's selectors refuse waits of many years; a day lat
 class SystemClock:
     """The time of this machine, and waiting for it on the running event loop."""
 
-    # The functions themselves: a turn asks a dozen times.
+    # The functions themselves, since a turn asks a dozen times; `time` last, whose name hides the module below it.
     monotonic = staticmethod(time.monotonic)
     time = staticmethod(time.time)
 

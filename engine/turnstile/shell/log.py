@@ -94,7 +94,9 @@ class JsonLog:
         self._content = content
         self._now = now
         self._keys: tuple[str, ...] = ()
-        self._clean = lru_cache(32_768)(self._scrub)  # for ids and names, which come back line after line
+        # For what comes back line after line: names, and the ids of runs, of which ten thousand may be live at once.
+        self._clean = lru_cache(1024)(self._scrub)
+        self._run_id = lru_cache(32_768)(self._scrub)
         self._stream, self._opened = _open(target)
         self._lines = _private_logger(self._stream, self._describe)
         self._listening = True
@@ -145,7 +147,7 @@ class JsonLog:
         clean, start, usage = self._clean, run.start, move.usage
         line["timestamp"] = _timestamp(move.at)
         line["level"] = level
-        line["run_id"] = clean(start.run_id)
+        line["run_id"] = self._run_id(start.run_id)
         if start.session is not None:
             line["session_id"] = clean(start.session)
         line["agent"] = clean(start.agent)
@@ -223,6 +225,7 @@ class JsonLog:
         if keys != self._keys:
             self._keys = keys
             self._clean.cache_clear()
+            self._run_id.cache_clear()
 
     def _scrub(self, text: str) -> str:
         """The text without secrets, as text that UTF-8 can carry."""
