@@ -33,6 +33,7 @@ SECTIONS = (
     "http_at_once",
 )
 SLOW = 1000  # rounds, or runs at once: from here on a repeat takes the slowest peers a minute
+LOST = "lost in its own noise"
 BLOCK = 0.5  # seconds that one reading should last at least, so that it is more than noise
 
 MEMORY = """
@@ -200,8 +201,13 @@ class Measures:
         return self._interleaved(rounds, ask, is_long=job.at_once > SLOW)
 
     def _fill(self, row: str, figures: dict[str, list[dict[str, float]]], reasons: dict[str, str], pick: Pick) -> None:
-        cells: dict[str, Cell] = {name: Figure.of(map(pick, readings)) for name, readings in figures.items()}
+        cells = {name: _cell(Figure.of(map(pick, readings))) for name, readings in figures.items()}
         self.table[row] = {**cells, **reasons}
+
+
+def _cell(figure: Figure) -> Cell:
+    """The figure, unless it is a difference of two readings that their noise is larger than."""
+    return figure if figure.median > 0 else LOST
 
 
 def _runs_for(answer: Answer) -> int:
