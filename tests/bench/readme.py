@@ -52,7 +52,7 @@ make bench-quick   # Turnstile and the bare loop; under 4 minutes
 """
 
 CAUSES = {
-    "turn_10": "three moves with their verdicts and a line of log each, two commits with intents and digests, and three "
+    "turn_10": "three moves with their verdicts and a line of log each, two commits with intents and digests and three "
     "tasks are some 460 calls of Python functions, none of which takes a tenth",
     "turn_1000": "a turn costs the same at any length, but is not cheap enough beside the cheapest framework",
     "http_10": "the request itself costs less than the bare loop's, and the engine's own turn comes on top",
@@ -63,7 +63,7 @@ CAUSES = {
     "journal_500": "two commits a turn, where the bare loop has one, since no tool runs before its intent is on disk",
     "journal_at_once": "all runs of a process share one writer, whose Python is what limits it",
     "resume": "each record is held against its chain, read by its declared types, and taken through the table again",
-    "stream": "two thirds are httpx and its parser of HTTP/1.1, as in the bare loop; the rest reads and tells the chunk",
+    "stream": "two thirds are httpx and its parser of HTTP/1.1, as in the bare loop; the rest reads and tells it",
     "first": "the difference is smaller than the noise of a shared machine",
     "parallel_async": "eight calls are begun, ended and kept one by one",
     "parallel_threads": "eight calls are begun, ended and kept one by one",
