@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -52,6 +53,19 @@ class Weighed(Event):
     codec_name: ClassVar[str] = "acme.weighed"
     weight: int
     notes: JsonValue = None
+
+    def apply(self, run: RunState) -> RunState:
+        """Change nothing."""
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Tallied(Event):
+    """An extension's event whose mappings are declared more narrowly than JSON is."""
+
+    codec_name: ClassVar[str] = "acme.tallied"
+    spans: Mapping[str, tuple[int, ...]]
+    marks: tuple[Mapping[int, str], ...] = ()
 
     def apply(self, run: RunState) -> RunState:
         """Change nothing."""
@@ -305,6 +319,17 @@ def test_an_event_that_is_made_by_names_alone_comes_back(spaces: bytes) -> None:
     assert longer.decode(longer.encode(event) + spaces) == event
     assert longer.decode(longer.encode(EffectBegun())) == EffectBegun()
     assert "acme.reviewed" in str(refused({"v": 1, "type": "acme.reviewed", "good": True}))
+
+
+@pytest.mark.parametrize("spaces", [b"", b" "])
+def test_a_mapping_comes_back_as_the_plain_json_that_was_written(spaces: bytes) -> None:
+    """What was read must be writable again, and the same, however the text is spaced."""
+    longer = codec.with_events(Tallied)
+    record = b'{"v":1,"type":"acme.tallied","spans":{"a":[1,2]},"marks":[{"7":"x"}]}'
+    event = longer.decode(record + spaces)
+    assert isinstance(event, Tallied)
+    assert repr((event.spans, event.marks)) == "({'a': [1, 2]}, ({'7': 'x'},))"
+    assert longer.encode(event) == record
 
 
 def test_a_machine_says_which_events_its_codec_needs() -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import cast, get_type_hints
+from typing import cast, get_args, get_origin, get_type_hints
 
 from turnstile.core.errors import CodecError, ConfigurationError, InvalidJSON
 from turnstile.core.events import EVENTS, RECEIPTS, Event, RunStarted
@@ -173,7 +173,14 @@ def _is_known(hint: object) -> bool:
         msgspec.json.Decoder(hint)
     except TypeError:
         return False
-    return True
+    return not _holds_mapping(hint)
+
+
+def _holds_mapping(hint: object) -> bool:
+    """Whether a type holds a mapping: a form gives any as plain JSON, and msgspec its keys and parts as declared."""
+    is_record = isinstance(hint, type) and is_dataclass(hint)
+    parts = get_type_hints(hint).values() if is_record else get_args(hint)
+    return get_origin(hint) is Mapping or any(map(_holds_mapping, parts))
 
 
 def _check(kind: type[Event], known: Collection[str]) -> None:
