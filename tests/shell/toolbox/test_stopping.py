@@ -450,6 +450,37 @@ async def test_a_thread_that_ended_just_before_the_stop_keeps_its_result(stage: 
     assert await task == Outcome("done")
 
 
+@pytest.mark.parametrize("is_told_first", [False, True])
+async def test_a_coroutine_that_a_thread_brings_after_the_stop_never_begins(*, is_told_first: bool) -> None:
+    """A plain wrapper of an async function does nothing itself: all that the tool does would begin after the order."""
+    begun, let_go = asyncio.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+    loop = asyncio.get_running_loop()
+
+    async def body() -> str:
+        pytest.fail("nothing begins any more")
+
+    def wrapper() -> object:
+        threads.append(threading.current_thread())
+        loop.call_soon_threadsafe(begun.set)
+        let_go.wait()
+        return body()
+
+    job = Job(0, ToolCall("c1", "wrapper", ""), tool(wrapper), {})
+    task = asyncio.create_task(perform(job, lambda: ToolContext("run", "c1"), lambda: False))
+    await begun.wait()
+    job.halted = Outcome("stopped", "unknown")
+    if is_told_first:
+        task.cancel()
+        await task
+    let_go.set()
+    while threads[0].is_alive() and threads[0] not in idle:
+        threads[0].join(0.001)  # blocks the loop on purpose: the coroutine is on its way, and has not arrived
+    await asyncio.sleep(0)
+    task.cancel()
+    assert await task == job.halted
+
+
 @pytest.mark.parametrize("halted", [None, Outcome("timed out", "unknown")])
 async def test_a_thread_that_comes_too_late_does_not_begin_its_call(halted: Outcome | None) -> None:
     """It is given its call before it runs, and meanwhile the run, or the call, may have been told to stop."""

@@ -116,7 +116,9 @@ async def _in_thread(
     context = contextvars.copy_context()
 
     def deliver(given: Outcome | Awaitable[object]) -> None:
-        if not future.done():
+        if future.done():
+            _drop(given)
+        else:
             future.set_result(given)
 
     def work() -> None:
@@ -134,7 +136,17 @@ async def _in_thread(
         if future.cancelled():
             worker.retire()  # who knows in what state the function will leave it
             raise
-        return future.result()  # told to stop just after it had ended
+        given = future.result()
+        if isinstance(given, Outcome):
+            return given  # told to stop just after it had ended
+        _drop(given)  # it has not: what the function is for would begin only now
+        raise
+
+
+def _drop(given: Outcome | Awaitable[object]) -> None:
+    """Let go of what nobody waits for; a coroutine that never began is closed, or Python warns of it."""
+    if inspect.iscoroutine(given):
+        given.close()
 
 
 def _attempt(tool: AnyTool, arguments: Mapping[str, object]) -> Outcome | Awaitable[object]:
