@@ -186,7 +186,7 @@ class Run(Generic[T]):
     # Telling it something
 
     def cancel(self, why: str = "") -> None:
-        """Ask it to stop: once that is kept nothing starts, running tools are told to end, and it ends as ``cancelled``."""
+        """Ask it to stop: once that is kept nothing starts, running tools are told to end, and it is ``cancelled``."""
         _require_text("cancel", why)
         self._drive.post(Cancelled(why))
 
