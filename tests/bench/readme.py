@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from peers import HERE, PEERS, QUICK, ROOT
@@ -46,7 +47,7 @@ There are [all rows, with spread and versions](tests/bench/results/bench.md),
 that does nothing else:
 
 ```sh
-make bench         # everything, about half an hour on 2 cores
+make bench         # everything, about 40 minutes on 2 cores
 make bench-quick   # Turnstile and the bare loop; under 4 minutes
 ```
 """
@@ -91,14 +92,18 @@ def section(bench: Bench) -> str:
         bullets(behind(bench, others)),
         LOOP.rstrip(),
         f"Of the {len(verdicts)} bars that the project has set itself, this run missed {len(missed)}:",
-        bullets(f"{one.row.full_title}: must be {one.must}, is {one.got}{_cause(one)}" for one in missed),
+        bullets(
+            _shortfall(row, [verdict for verdict in missed if verdict.row is row])
+            for row in dict.fromkeys(one.row for one in missed)
+        ),
     ]
     return "\n\n".join(parts) + "\n\n"
 
 
-def _cause(missed: Verdict) -> str:
-    cause = CAUSES.get(missed.row.name)
-    return f". {cause[0].upper()}{cause[1:]}." if cause else ""
+def _shortfall(row: Row, missed: Sequence[Verdict]) -> str:
+    bars = "; ".join(f"must be {one.must}, is {one.got}" for one in missed)
+    cause = CAUSES.get(row.name)
+    return f"{row.full_title}: {bars}. {cause[0].upper()}{cause[1:]}." if cause else f"{row.full_title}: {bars}"
 
 
 def _line(bench: Bench, row: Row) -> list[str]:

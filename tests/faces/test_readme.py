@@ -24,7 +24,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 # What sets up needs the network, which tests may not use, and changes the environment that they run in. So these check
 # that what the README asks of make, pip and venv is there to be asked for.
 STAND_INS = {
-    "make": 'grep -q "^$1:" "{root}/Makefile"',
+    "make": 'grep -Eq "^([a-z-]+ )*$1( [a-z-]+)*:" "{root}/Makefile"',
     "python3": '[ "$*" = "-m venv .venv" ]',
     "pip": 'extra=${{3#".["}}; [ "$1 $2" = "install -e" ] && grep -q "^${{extra%"]"}} = " "{root}/pyproject.toml"',
     "jq": '"{python}" "$0.command" "$@"',
