@@ -61,7 +61,8 @@ CAUSES = {
     "runs_1000": "six of the engine's own turns, and what a run takes to begin and to end",
     "runs_10000": "what belongs to a run has left the processor's caches whenever it is its turn",
     "memory_1000": "a third is what was said; each of eleven moves is kept with its verdicts, and a run has two tasks",
-    "journal_500": "two commits a turn, where the bare loop has one, since no tool runs before its intent is on disk",
+    "journal_500": "two commits a turn, where the bare loop has one, since no tool runs before its intent is on disk; "
+    "and the pace of a disk varies",
     "journal_at_once": "all runs of a process share one writer, whose Python is what limits it",
     "resume": "each record is held against its chain, read by its declared types, and taken through the table again",
     "stream": "two thirds are httpx and its parser of HTTP/1.1, as in the bare loop; the rest reads and tells it",
