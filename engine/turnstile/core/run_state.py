@@ -57,7 +57,7 @@ class Batch:
 
 
 class RunState(Struct, frozen=True):
-    """A run between two transitions. A turn makes a dozen of them, so it is made and changed in C.
+    """A run between two transitions. A turn makes ten of them, so it is made and changed in C.
 
     Attributes:
         start: What was fixed when it began.
