@@ -21,6 +21,8 @@ class Audience:
         keeper: Has the run's state, which they are told along with each notice.
     """
 
+    __slots__ = ("_home", "_keeper", "_observers", "_thread")
+
     def __init__(self, observers: Iterable[Observer], keeper: Keeper) -> None:
         self._observers = (*observers,)
         self._keeper = keeper

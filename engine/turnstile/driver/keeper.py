@@ -33,6 +33,21 @@ class Keeper:
         turn: Held by who writes, so that each write begins where the one before has led.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_arrived",
+        "_creating",
+        "_flushing",
+        "_forget",
+        "_is_in_doubt",
+        "_lease",
+        "_owed",
+        "_regaining",
+        "_store",
+        "run",
+        "turn",
+    )
+
     def __init__(self, store: Store, run: RunState) -> None:
         self.run = run
         self.turn = asyncio.Lock()
@@ -53,6 +68,8 @@ class Keeper:
             RunExists: The store has a run of this id.
             SessionBusy: Its session has a run under way.
         """
+        if self._lease is not None:
+            return
         if self._creating is None:
             assert isinstance(start.event, RunStarted)  # noqa: S101 - the driver's own
             if start.event is not self.run.start:
@@ -63,6 +80,7 @@ class Keeper:
         except Exception:
             self._creating = None
             raise
+        self._creating = None  # the lease says that it is done, and a task holds much
 
     async def _create(self, start: Record, deliver: Deliver) -> None:
         self.hold(await self._store.create(start, summary_of(self.run), deliver))
@@ -70,7 +88,7 @@ class Keeper:
     @property
     def created(self) -> bool:
         """Whether the journal has been begun, though perhaps nobody has waited for it."""
-        return self._creating is not None
+        return self._creating is not None or self._lease is not None
 
     def hold(self, lease: Lease) -> None:
         """Write under this lease; it is let go when the run is, or is forgotten."""

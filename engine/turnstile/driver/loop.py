@@ -16,6 +16,7 @@ import logging
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NoReturn
 
 from turnstile.core.effects import AskHuman, Effect, RunTools
@@ -62,6 +63,28 @@ class Loop:
         audience: Who hears of it.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_began",
+        "_call_off",
+        "_effect",
+        "_found",
+        "_home",
+        "_idle",
+        "_is_effect_over",
+        "_is_stepped",
+        "_left",
+        "_next",
+        "_outside",
+        "_performer",
+        "_unkept",
+        "_wake",
+        "audience",
+        "keeper",
+        "mail",
+        "transitions",
+    )
+
     def __init__(self, outside: Outside, start: RunStarted, found: Found | None) -> None:
         self._outside = outside
         self._found = found
@@ -95,9 +118,9 @@ class Loop:
             _log.info("run %s is %s; %s is dropped", self.run.run_id, self.run.state, event)
             return
         self.mail.put(event)
-        self._ring()
+        self.ring()
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
         """Let the loop look into its mail, from any thread."""
         if self._home is not None and not self._home.is_closed():
             self._home.call_soon_threadsafe(self._awake)
@@ -140,8 +163,8 @@ class Loop:
         self._performer = Performer(self._outside, self.run, self.audience.tell, self._begin_call, self._call_ended)
         if self._found is not None:
             self._performer.due = self._found.due
-        ring = weakref.WeakMethod(self._ring)  # the store holds the mail, and must not hold a run that is forgotten
-        self.mail.on_arrival = lambda: (awake := ring()) and awake()
+        # The store holds the mail, and must not hold a run that is forgotten.
+        self.mail.on_arrival = partial(_ring, weakref.ref(self))
         self._set_alarm()
         self.audience.tell(start)
 
@@ -388,3 +411,9 @@ class Loop:
             await asyncio.wait([task], timeout=GRACE)
         if task is not None and task.done() and not task.cancelled() and (error := task.exception()):
             _log.warning("an effect of run %s failed as it was ended: %r", self.run.run_id, error)
+
+
+def _ring(run: weakref.ref[Loop]) -> None:
+    """Let a run look into its mail, if it is not forgotten."""
+    if (loop := run()) is not None:
+        loop.ring()

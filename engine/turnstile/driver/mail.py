@@ -31,12 +31,14 @@ class Mail:
         on_arrival: Called, from any thread, when a letter has come.
     """
 
+    __slots__ = ("__weakref__", "_came", "_run_id", "_taken", "on_arrival", "waiting")
+
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
         self.waiting: list[Entry] = []
-        self._came: set[int] = set()  # the letters, by number
-        self._taken: list[int] = []
-        self.on_arrival: Callable[[], object] = lambda: None
+        self._came: dict[int, None] = {}  # the letters, by number; few runs get any, and no set is smaller
+        self._taken: tuple[int, ...] = ()
+        self.on_arrival: Callable[[], object] = _unheard
 
     def put(self, event: Event) -> None:
         """Let an event wait, from any thread."""
@@ -49,7 +51,7 @@ class Mail:
     def __call__(self, letter: Letter) -> None:
         """Let a letter wait, from any thread; one that comes twice counts once."""
         if letter.number not in self._came:
-            self._came.add(letter.number)
+            self._came[letter.number] = None
             self.waiting.append(Entry(letter.event, letter.number))
             self.on_arrival()
 
@@ -85,15 +87,19 @@ class Mail:
         """The event, which waits no more."""
         self.waiting.remove(entry)
         if entry.letter is not None:
-            self._taken.append(entry.letter)
+            self._taken += (entry.letter,)
         return entry.event
 
     @property
     def taken(self) -> tuple[int, ...]:
         """Numbers of the letters that were taken, and that the store still has."""
-        return tuple(self._taken)
+        return self._taken
 
     def forget(self, letters: tuple[int, ...]) -> None:
         """The store has these letters no more."""
         if letters:
-            self._taken = [letter for letter in self._taken if letter not in letters]
+            self._taken = tuple(letter for letter in self._taken if letter not in letters)
+
+
+def _unheard() -> None:
+    """Let a letter wait where nobody drives the run yet."""

@@ -80,6 +80,21 @@ class Performer:
         finished: Keeps a call's result (`ToolWork.finished`).
     """
 
+    __slots__ = (
+        "_begin",
+        "_call_ids",
+        "_digests",
+        "_encoded",
+        "_fingerprints",
+        "_finished",
+        "_found",
+        "_notify",
+        "_outside",
+        "due",
+        "raised",
+        "stop",
+    )
+
     def __init__(
         self,
         outside: Outside,
