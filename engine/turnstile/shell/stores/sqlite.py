@@ -235,6 +235,7 @@ class SQLiteStore(Reading):
         if leases or taking:
             # What is being taken at this moment is known once it is written, which comes first.
             self._writer.leave(lambda connection: self._leases.give_back(connection, *leases, *chain(*taking)))
+        self._writer.close()
         for channel in (self._writing, self._reading):
             await asyncio.wrap_future(channel.submit(channel.close))
             channel.shut_down()

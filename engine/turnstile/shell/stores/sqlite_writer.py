@@ -7,6 +7,7 @@ takes all that is waiting, writes it in one transaction, and tells all who wait.
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -18,6 +19,8 @@ from turnstile.shell.stores.sqlite_file import Channel
 
 T = TypeVar("T")
 Write = Callable[[apsw.Connection], T]
+
+_STAYS = 0.02  # seconds: longer than a busy run takes for a turn, and what the end of the process may wait for
 
 
 class _Kept(asyncio.Future[T]):
@@ -70,8 +73,9 @@ class Writer:
         self._channel = channel
         self._place = place
         self._lock = threading.Lock()
-        self._waiting: list[_Job[Any]] = []
+        self._waiting: queue.SimpleQueue[_Job[Any] | None] = queue.SimpleQueue()
         self._working = False
+        self._stays = _STAYS
         self._unsure: dict[str, str] = {}  # runs whose journal may have a gap, and why
         self._suspect = False  # whether the log may hold what the disk does not
 
@@ -110,10 +114,15 @@ class Writer:
 
     def _enqueue(self, job: _Job[Any]) -> None:
         with self._lock:
-            self._waiting.append(job)
+            self._waiting.put(job)
             if not self._working:
                 self._channel.submit(self._work)
                 self._working = True
+
+    def close(self) -> None:
+        """Have the thread go on to what else it was given as soon as all is written."""
+        self._stays = 0.0
+        self._waiting.put(None)
 
     def check(self, run_id: str) -> None:
         """Refuse to write after a record that may be missing.
@@ -135,13 +144,24 @@ class Writer:
 
     def _work(self) -> None:
         while True:
+            jobs = self._arrived()
+            if jobs:
+                self._commit(jobs)
+                self._tell(jobs)
+                continue
             with self._lock:
-                jobs, self._waiting = self._waiting, []
-                self._working = bool(jobs)
-            if not jobs:
-                return
-            self._commit(jobs)
-            self._tell(jobs)
+                self._working = not self._waiting.empty()
+                if not self._working:
+                    return
+
+    def _arrived(self) -> list[_Job[Any]]:
+        """All that is waiting; where nothing is, what comes in a moment, as it does to a thread that waits already."""
+        try:
+            first = self._waiting.get(timeout=self._stays)
+        except queue.Empty:
+            return []
+        others = [self._waiting.get() for _ in range(self._waiting.qsize())]  # nobody else takes any
+        return [job for job in (first, *others) if job is not None]
 
     def _commit(self, jobs: list[_Job[Any]]) -> None:
         try:
