@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
 
 from turnstile.core.approval import with_approval
@@ -165,11 +166,13 @@ class Agent(Generic[T]):
         session, deps = options.get("session"), options.get("deps")
         clients = self.clients(options.get("model"))
         limits = options.get("limits") or self.limits
-        items = History.of(options.get("history", ()))[:]
+        said = options.get("history", ())
+        items = History.of(said)[:] if said else ()
         if session is not None and items:
             raise ConfigurationError("give a run a session or a history, not both: a session brings its own")
         _check_price(clients, limits)
         text, attachments = parted(prompt)
+        models = tuple([client.name for client in clients])
         start = RunStarted(
             run_id=options.get("run_id") or new_run_id(),
             prompt=text,
@@ -181,18 +184,18 @@ class Agent(Generic[T]):
             limits=limits,
             retry=self.retry,
             deadline=None if limits.seconds is None else self.clock.time() + limits.seconds,
-            models=tuple(client.name for client in clients),
-            prices=tuple(None if limits.cost is None else client.price for client in clients),
+            models=models,
+            prices=tuple([None if limits.cost is None else client.price for client in clients]),
             max_output=self._max_output,  # and in the settings: there it is a wish, where a budget is only a bound
             tools_size=self._tools_size() if limits.tokens is not None or limits.cost is not None else 0,
-            fingerprints=nature_of(self, (client.name for client in clients)),
+            fingerprints=nature_of(self, models),
             tools=self.toolbox.specs,
             settings=self.settings,
             output_schema=dict(self.output.schema) if self.output.schema else None,
             origin=self.origin,
         )
         outside = self._outside(clients, deps, options.get("observers", ()))
-        return Run(outside, start, self.output.convert, fork=self._forks(clients, deps))
+        return Run(outside, start, self.output.convert, fork=self._fork)
 
     async def resume(
         self,
@@ -227,17 +230,14 @@ class Agent(Generic[T]):
         outside = self._outside(clients, deps, observers)
         now = nature_of(self, (client.name for client in clients))
         found = await reopen(outside, run_id, now, accept_changes=accept_changes)
-        return Run(outside, found.run.start, self.output.convert, found, fork=self._forks(clients, deps))
+        return Run(outside, found.run.start, self.output.convert, found, fork=self._fork)
 
-    def _forks(self, clients: tuple[ModelClient, ...], deps: object) -> Callable[[str, int], Awaitable[Run[T]]]:
-        """What forks a run of this agent, for `Run.fork`."""
+    async def _fork(self, outside: Outside, run_id: str, seq: int) -> Run[T]:
+        """A fork of a run of this agent, for `Run.fork`."""
+        from turnstile.replay import fork
 
-        async def fork_at(run_id: str, seq: int) -> Run[T]:
-            from turnstile.replay import fork
-
-            return await self.resume(await fork(self.store, self, run_id, seq), deps=deps, model=clients)
-
-        return fork_at
+        forked = await fork(self.store, self, run_id, seq)
+        return await self.resume(forked, deps=outside.deps, model=outside.models)
 
     def _outside(self, clients: tuple[ModelClient, ...], deps: object, observers: Iterable[Observer]) -> Outside:
         return Outside(
@@ -250,7 +250,7 @@ class Agent(Generic[T]):
             vet_output=self.output.vet,
             output_schema=self.output.schema,
             settings=self.settings,
-            observers=(*self.observers, *observers),
+            observers=(*self.observers, *observers) if observers else self.observers,
             deps=deps,
         )
 
@@ -329,8 +329,12 @@ class Agent(Generic[T]):
 
 def nature_of(agent: Agent[Any], models: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Names and digests of all that a run must go on under once it has begun: machine, models, tools."""
-    tools = ((f"tool {name}", digest) for name, digest in agent.toolbox.fingerprints)
-    return ("machine", agent.machine.fingerprint), ("model", ", then ".join(models)), *tools
+    return _nature(agent.machine.fingerprint, ", then ".join(models), agent.toolbox.fingerprints)
+
+
+@lru_cache(128)  # every run of an agent has the same one
+def _nature(machine: str, models: str, tools: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return ("machine", machine), ("model", models), *((f"tool {name}", digest) for name, digest in tools)
 
 
 def new_run_id() -> str:
@@ -352,14 +356,19 @@ def _max_tokens(settings: Mapping[str, JsonValue]) -> int | None:
 
 def _check_options(prompt: object, options: RunOptions) -> None:
     """Refuse what cannot be meant, before anything of it is kept or paid for."""
-    unknown = options.keys() - RunOptions.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"a run has no option {min(unknown)!r}; it takes {', '.join(RunOptions.__annotations__)}")
+    if options:
+        _check_named(options)
     parts = [prompt] if isinstance(prompt, str) else prompt
     if not isinstance(parts, Sequence) or not all(isinstance(part, str | Attachment) for part in parts):
         raise UsageError(f"a prompt is text, or a list of texts and attachments; got {prompt!r}")
     if not any(isinstance(part, Attachment) or part.strip() for part in parts):
         raise UsageError("the prompt is empty; say what the agent is to do")
+
+
+def _check_named(options: RunOptions) -> None:
+    unknown = options.keys() - RunOptions.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"a run has no option {min(unknown)!r}; it takes {', '.join(RunOptions.__annotations__)}")
     if options.get("limits") is not None:
         _expect("a run's limits", options.get("limits"), Limits, "Limits(…)")
     for name in ("run_id", "session"):

@@ -24,7 +24,7 @@ class Audience:
     __slots__ = ("_home", "_keeper", "_observers", "_thread")
 
     def __init__(self, observers: Iterable[Observer], keeper: Keeper) -> None:
-        self._observers = (*observers,)
+        self._observers = tuple(observers)
         self._keeper = keeper
         self._home: asyncio.AbstractEventLoop | None = None
         self._thread = 0

@@ -85,7 +85,6 @@ class Performer:
         "_call_ids",
         "_digests",
         "_encoded",
-        "_fingerprints",
         "_finished",
         "_found",
         "_notify",
@@ -110,9 +109,10 @@ class Performer:
         self._encoded: dict[tuple[str, int], bytes] = {}
         self._found: dict[ToolCall, object] = {}
         self._digests = RequestDigests(run.start)
-        self._fingerprints = dict(run.fingerprints)
-        self._call_ids = {call.id for item in run.history if isinstance(item, Exchange) for call in item.reply.calls}
-        self._call_ids.update(call.id for call in (run.open.reply.calls if run.open else ()))
+        replies = [item.reply for item in run.history if isinstance(item, Exchange)]
+        replies += [run.open.reply] if run.open else []
+        # Not a set, which takes twice the memory of a dict.
+        self._call_ids: dict[str, None] = dict.fromkeys([call.id for reply in replies for call in reply.calls])
         self.stop: asyncio.Future[None] | None = None
         self.raised: BaseException | None = None
         self.due: float | None = None
@@ -141,7 +141,7 @@ class Performer:
             call.id,
             call.name,
             digest,
-            self._fingerprints.get(f"tool {call.name.strip()}", ""),
+            dict(run.fingerprints).get(f"tool {call.name.strip()}", ""),
             idempotency_key(run.start.run_id, call.id),
             str(dict(run.approved).get(call.id, "")),
         )
@@ -224,7 +224,7 @@ class Performer:
         while not unique or unique in self._call_ids:
             number += 1
             unique = f"{call_id or 'call'}_{run.turns + 1}_{number}"
-        self._call_ids.add(unique)
+        self._call_ids[unique] = None
         return unique
 
     def _with_delay(self, failed: ModelFailed, run: RunState) -> ModelFailed:

@@ -35,6 +35,8 @@ class Run(Generic[T]):
         recovery: What was found when it was resumed; ``None`` for a run that was started here.
     """
 
+    __slots__ = ("__weakref__", "_convert", "_drive", "_fork", "_outside", "recovery")
+
     def __init__(
         self,
         outside: Outside,
@@ -42,9 +44,9 @@ class Run(Generic[T]):
         convert: Callable[[JsonValue], T],
         found: Found | None = None,
         *,
-        fork: Callable[[str, int], Awaitable[Run[T]]] | None = None,
+        fork: Callable[[Outside, str, int], Awaitable[Run[T]]] | None = None,
     ) -> None:
-        self._machine = outside.machine
+        self._outside = outside
         self._convert = convert
         self._fork = fork
         self._drive = Loop(outside, start, found)
@@ -85,7 +87,7 @@ class Run(Generic[T]):
     @property
     def effect(self) -> Effect | None:
         """What the next step will perform, or what is under way; ``None`` when the state asks nothing."""
-        return effect_of(self._machine, self.snapshot)
+        return effect_of(self._outside.machine, self.snapshot)
 
     @property
     def result(self) -> Result[T]:
@@ -119,7 +121,7 @@ class Run(Generic[T]):
         Raises:
             UsageError: The machine has no such state.
         """
-        names = [known.name for known in self._machine.states]
+        names = [known.name for known in self._outside.machine.states]
         if state not in names:
             msg = f"no state {state!r} to step to; the states are {', '.join(names)}"
             raise UsageError(msg)
@@ -181,7 +183,7 @@ class Run(Generic[T]):
         if self._fork is None:
             msg = f"run {self.run_id!r} was made without an agent, which a fork goes on with"
             raise UsageError(msg)
-        return await self._fork(self.run_id, seq)
+        return await self._fork(self._outside, self.run_id, seq)
 
     # Telling it something
 
