@@ -1,46 +1,47 @@
 """`Transport`: posts bytes to one address and gives the answer, whole or as events, or the failure that came instead.
 
-The only module that knows httpx, and loaded when a request is first sent; what it reads of streams is in `events`.
-
-Each connection is an httpx transport of its own, kept on a stack: httpx's pool looks at every connection and every
-waiting request for each request, so what waits must wait here (a semaphore, first come first served), and nothing is
-ever queued in a pool. A connection on which something went wrong is thrown away, so that a failure or a cancellation
-leaves nothing half done behind.
+Loaded when a request is first sent: it, `connections` and `socket_stream` are all that knows httpx. What it reads of
+streams is in `events`.
 
 Connections belong to the event loop that opened them, so there is a stack for each loop. It closes with its loop, by
 the hook that closes a loop's asynchronous generators (`asyncio.run` calls it), so that no caller has to, and a second
 loop starts with a new one.
 
-httpx's client is left out on purpose: it writes the address of each request to its log, and a key may stand in an
-address.
+HTTP is spoken by httpcore, which lies under httpx: httpx's client writes the address of each request to its log, and a
+key may stand in an address; and what it does for each request beyond that, from redirects to cookies, a model's server
+has no use for. httpx itself reads addresses, headers and packed bodies.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import ipaddress
-import ssl
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import cast
-from urllib.request import getproxies, proxy_bypass
 
+import httpcore
 import httpx
 
 from turnstile.core.errors import ConfigurationError
 from turnstile.core.events import FailureKind, ModelFailed
 from turnstile.core.strict_json import MAX_BYTES
 from turnstile.shell.models.answer import Answer
+from turnstile.shell.models.connections import Connection, Connections, connection_maker, core_url
 from turnstile.shell.models.events import Event, Events, Listener, Patience, Unfit, is_stream, joined, start_of
 from turnstile.shell.models.http_log import guard_log
 from turnstile.shell.models.redaction import Redactor
 
-KEPT_IDLE = 55.0  # seconds; most load balancers end an idle connection after 60 (AWS, "Idle connection timeout")
-_ONE = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_IDLE)
 LEAVE = 0.1  # seconds for the end of an answer of which nothing more is wanted, so that its connection can be kept
 _GOOD = range(200, 300)
+_BROKEN = (
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.ProxyError,
+    httpcore.TimeoutException,
+    httpcore.UnsupportedProtocol,
+    httpx.DecodingError,
+)
 _CUT = ("disconnected", "peer closed connection")  # httpcore's words for an answer that ended too soon
 
 
@@ -75,7 +76,8 @@ class Transport:
     ) -> None:
         self._url = httpx.URL(url)
         self._host = self._url.netloc.decode("ascii")
-        self._headers = httpx.Headers({"host": self._host, **headers})
+        self._target = core_url(self._url)
+        self._headers = httpx.Headers({"host": self._host, **headers}).raw
         self._clean = clean
         guard_log(clean)
         self._timeout = timeout
@@ -84,7 +86,7 @@ class Transport:
         self._most = connections
         self._trust_env = trust_env
         self._max_bytes = max_bytes
-        self._by_loop: dict[asyncio.AbstractEventLoop, tuple[_Connections, AsyncGenerator[None]]] = {}
+        self._by_loop: dict[asyncio.AbstractEventLoop, tuple[Connections, AsyncGenerator[None]]] = {}
 
     async def post(self, body: bytes) -> Answer | ModelFailed:
         """Send one request and read its answer to the end; no retry.
@@ -105,7 +107,7 @@ class Transport:
         return await self._guarded(functools.partial(self._listen, listener), body)
 
     async def _guarded(
-        self, exchange: Callable[[httpx.AsyncHTTPTransport, bytes], Awaitable[Answer]], body: bytes
+        self, exchange: Callable[[Connection, bytes], Awaitable[Answer]], body: bytes
     ) -> Answer | ModelFailed:
         connections = await self._connections()
         try:
@@ -113,14 +115,14 @@ class Transport:
                 return await exchange(connection, body)
         except _TooSlow as error:
             return self._failed("timeout", str(error))
-        except httpx.TimeoutException:
+        except httpcore.TimeoutException:
             return self._failed("timeout", f"no connection within {self._extensions['timeout']['connect']:g} s")
         except (Unfit, _TooLong) as error:
             return self._failed("protocol", str(error))
-        except (httpx.RemoteProtocolError, httpx.DecodingError) as error:
+        except (httpcore.RemoteProtocolError, httpx.DecodingError) as error:
             cut = any(words in str(error) for words in _CUT)
             return self._failed("network" if cut else "protocol", str(error))
-        except httpx.TransportError as error:
+        except _BROKEN as error:
             return self._failed("network", str(error) or f"the connection broke ({type(error).__name__})")
 
     async def aclose(self) -> None:
@@ -128,14 +130,14 @@ class Transport:
         if found := self._by_loop.get(asyncio.get_running_loop()):
             await found[1].aclose()
 
-    async def _exchange(self, connection: httpx.AsyncHTTPTransport, body: bytes) -> Answer:
+    async def _exchange(self, connection: Connection, body: bytes) -> Answer:
         try:
             async with asyncio.timeout(self._timeout), self._answered(connection, body) as (answer, chunks):
                 return await self._read(answer, chunks)
         except TimeoutError:
             raise _TooSlow(f"the answer was not complete after {self._timeout:g} s") from None
 
-    async def _listen(self, listener: Listener, connection: httpx.AsyncHTTPTransport, body: bytes) -> Answer:
+    async def _listen(self, listener: Listener, connection: Connection, body: bytes) -> Answer:
         patience = Patience(self._timeout, self._idle_timeout)
         answer = Answer(0, {}, b"")
         try:
@@ -148,7 +150,7 @@ class Transport:
         except TimeoutError:
             if not listener.whole:
                 raise _TooSlow(patience.what) from None
-        except (Unfit, httpx.TransportError, httpx.DecodingError):
+        except (Unfit, *_BROKEN):
             if not listener.whole:
                 raise
         return Answer(answer.status, answer.headers, b"", streamed=True)
@@ -169,39 +171,36 @@ class Transport:
             if events.problem:
                 raise Unfit(events.problem)
             _tell(last, listener, patience)
-        with suppress(TimeoutError, httpx.TransportError, httpx.DecodingError):
+        with suppress(TimeoutError, *_BROKEN):
             async with asyncio.timeout(LEAVE):
                 async for _ in chunks:
                     pass
 
     @asynccontextmanager
     async def _answered(
-        self, connection: httpx.AsyncHTTPTransport, body: bytes
+        self, connection: Connection, body: bytes
     ) -> AsyncIterator[tuple[Answer, AsyncIterator[bytes]]]:
         """An answer whose body is still to come, and the body's chunks."""
         response = await connection.handle_async_request(self._request(body))
         try:
-            headers = dict(response.headers.items())
+            headers = dict(httpx.Headers(response.headers).items())
             stated = int(headers.get("content-length", 0))
             if stated > self._max_bytes:
                 raise self._too_long(str(stated))
             packed = headers.get("content-encoding", "identity") != "identity"
             async with aclosing(self._unpacked(response) if packed else _as_sent(response)) as chunks:
-                yield Answer(response.status_code, headers, b""), chunks
+                yield Answer(response.status, headers, b""), chunks
         finally:
             await response.aclose()
 
-    def _request(self, body: bytes) -> httpx.Request:
-        """A request; httpx need not find out what the headers of one are that is given as a stream."""
-        stream = httpx.ByteStream(body)
-        request = httpx.Request("POST", self._url, headers=self._headers, stream=stream, extensions=self._extensions)
-        request.headers["content-length"] = str(len(body))
-        return request
+    def _request(self, body: bytes) -> httpcore.Request:
+        headers = [*self._headers, (b"content-length", b"%d" % len(body))]
+        return httpcore.Request(b"POST", self._target, headers=headers, content=body, extensions=self._extensions)
 
-    def _unpacked(self, response: httpx.Response) -> AsyncGenerator[bytes]:
-        stream = cast("httpx.AsyncByteStream", response.stream)
-        response.stream = _Packed(stream, self._max_bytes)
-        return cast("AsyncGenerator[bytes]", response.aiter_bytes())
+    def _unpacked(self, response: httpcore.Response) -> AsyncGenerator[bytes]:
+        stream = _Packed(_as_sent(response), self._max_bytes)
+        unpacking = httpx.Response(response.status, headers=response.headers, stream=stream)
+        return cast("AsyncGenerator[bytes]", unpacking.aiter_bytes())
 
     async def _read(self, answer: Answer, chunks: AsyncIterator[bytes]) -> Answer:
         found, size = [], 0
@@ -218,44 +217,36 @@ class Transport:
     def _failed(self, kind: FailureKind, what: str) -> ModelFailed:
         return ModelFailed(kind, self._clean(f"{self._host}: {what}"))
 
-    async def _connections(self) -> _Connections:
+    async def _connections(self) -> Connections:
         loop = asyncio.get_running_loop()
         if found := self._by_loop.get(loop):
             return found[0]
-        connections = _Connections(self._most, self._connection_maker())
+        connections = Connections(self._most, self._connection_maker())
         keeper = self._until_loop_ends(loop, connections)
         self._by_loop[loop] = connections, keeper
         await anext(keeper)
         return connections
 
-    async def _until_loop_ends(
-        self, loop: asyncio.AbstractEventLoop, connections: _Connections
-    ) -> AsyncGenerator[None]:
+    async def _until_loop_ends(self, loop: asyncio.AbstractEventLoop, connections: Connections) -> AsyncGenerator[None]:
         try:
             yield
         finally:
             del self._by_loop[loop]
             await connections.aclose()
 
-    def _connection_maker(self) -> Callable[[], httpx.AsyncHTTPTransport]:
+    def _connection_maker(self) -> Callable[[], Connection]:
         try:
-            proxy = _proxy_for(self._url, trust_env=self._trust_env)
-            make = functools.partial(
-                httpx.AsyncHTTPTransport, verify=_tls(trust_env=self._trust_env), limits=_ONE, proxy=proxy
-            )
-            make()
-        except (ValueError, ImportError, OSError, httpx.InvalidURL) as error:
+            return connection_maker(self._url, trust_env=self._trust_env)
+        except (ValueError, RuntimeError, OSError, httpx.InvalidURL) as error:
             msg = (
                 f"cannot reach {self._host} the way the environment says: {self._clean(str(error))}; "
                 "mend the proxy variables or SSL_CERT_FILE, or give trust_env=False"
             )
             raise ConfigurationError(msg) from None
-        return make
 
 
-def _as_sent(response: httpx.Response) -> AsyncGenerator[bytes]:
-    """A body that is not packed, past what httpx unpacks with, through which each chunk would go twice."""
-    return cast("AsyncGenerator[bytes]", aiter(cast("httpx.AsyncByteStream", response.stream)))
+def _as_sent(response: httpcore.Response) -> AsyncGenerator[bytes]:
+    return cast("AsyncGenerator[bytes]", aiter(cast("AsyncIterable[bytes]", response.stream)))
 
 
 def _tell(events: list[Event], listener: Listener, patience: Patience) -> None:
@@ -268,21 +259,21 @@ def _tell(events: list[Event], listener: Listener, patience: Patience) -> None:
 class _Packed(httpx.AsyncByteStream):
     """A packed body that is refused when it is too long as it comes: what follows its end, httpx keeps for ever."""
 
-    def __init__(self, stream: httpx.AsyncByteStream, most: int) -> None:
-        self._stream = stream
+    def __init__(self, chunks: AsyncGenerator[bytes], most: int) -> None:
+        self._chunks = chunks
         self._most = most
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
-        async for chunk in self._stream:
+        async for chunk in self._chunks:
             size += len(chunk)
             if size > self._most:
                 raise _TooLong(f"an answer of more than {self._most} packed bytes, no more are read")
             yield chunk
 
     async def aclose(self) -> None:
-        """Let go of the connection."""
-        await self._stream.aclose()
+        """Ask for no more."""
+        await self._chunks.aclose()
 
 
 class _TooLong(Exception):
@@ -291,59 +282,3 @@ class _TooLong(Exception):
 
 class _TooSlow(Exception):
     """An answer, or the next piece of it, did not come in time; carries what was waited for."""
-
-
-class _Connections:
-    """The connections of one event loop; the one used last is used next, so that those not needed grow old."""
-
-    def __init__(self, most: int, make: Callable[[], httpx.AsyncHTTPTransport]) -> None:
-        self._places = asyncio.Semaphore(most)
-        self._make = make
-        self._idle: deque[tuple[httpx.AsyncHTTPTransport, float]] = deque()
-        self._closed = False
-
-    @asynccontextmanager
-    async def one(self) -> AsyncIterator[httpx.AsyncHTTPTransport]:
-        """A connection for one request."""
-        async with self._places:
-            connection = self._idle.pop()[0] if self._idle else self._make()
-            try:
-                yield connection
-            except BaseException:
-                await connection.aclose()
-                raise
-            await self._give_back(connection)
-
-    async def _give_back(self, connection: httpx.AsyncHTTPTransport) -> None:
-        now = asyncio.get_running_loop().time()
-        self._idle.append((connection, now))
-        if self._closed or self._idle[0][1] < now - KEPT_IDLE:
-            await self._idle.popleft()[0].aclose()
-
-    async def aclose(self) -> None:
-        """Close what is idle; a connection in use is closed when its request ends."""
-        self._closed = True
-        while self._idle:
-            await self._idle.pop()[0].aclose()
-
-
-@functools.cache
-def _tls(*, trust_env: bool) -> ssl.SSLContext:
-    """One context for all connections: loading the certificates takes as long as a hundred requests."""
-    return httpx.create_ssl_context(trust_env=trust_env)
-
-
-def _proxy_for(url: httpx.URL, *, trust_env: bool) -> str | None:
-    """The proxy that the environment names for an address; httpx's own reading fails on a CIDR in NO_PROXY."""
-    if not trust_env or _is_here(url.host) or proxy_bypass(url.host):
-        return None
-    proxies = getproxies()
-    proxy = proxies.get(url.scheme) or proxies.get("all")
-    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -1,0 +1,113 @@
+"""`SocketStream`: a connection as httpcore reads and writes it, straight on asyncio's own.
+
+httpcore's stream lies on anyio, which has the event loop begin to read before each piece and cease after it, and lets
+all other tasks run with each write. Here the loop reads on, up to a limit, and the head and the body of a request leave
+together, in one packet if they fit. Time limits are the caller's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import httpcore
+
+MOST_UNREAD = 256 * 1024  # bytes kept before the loop ceases to read; as many as asyncio reads at once
+HEAD_START = 0.25  # seconds for one of a host's addresses before the next is tried too (RFC 8305, section 5)
+# Windows has no poll, and everywhere else select knows no more than 1,024 connections
+_Poll: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
+
+async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> SocketStream:
+    """A new connection, encrypted if it is to be.
+
+    Raises:
+        httpcore.ConnectError: There is none to be had; carries the system's words.
+    """
+    loop = asyncio.get_running_loop()
+    create: Callable[..., Awaitable[tuple[asyncio.Transport, SocketStream]]] = loop.create_connection
+    # uvloop's tries one address after the other, and knows no head start
+    ahead = {"happy_eyeballs_delay": HEAD_START} if isinstance(loop, asyncio.BaseEventLoop) else {}
+    try:
+        _, stream = await create(SocketStream, host, port, ssl=tls, **ahead)
+    except (OSError, UnicodeError) as error:  # the latter for a name that none can have
+        raise httpcore.ConnectError(str(error)) from error
+    return stream
+
+
+class SocketStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
+    """Both sides of a connection: asyncio tells it what came, and httpcore asks for it."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._unsent: list[bytes] = []
+        self._received = bytearray()
+        self._news = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._ended = False
+        self._broken: Exception | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the way to send."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what came."""
+        self._received += data
+        if len(self._received) >= MOST_UNREAD:
+            self._transport.pause_reading()
+        self._news.set()
+
+    def eof_received(self) -> None:
+        """Note that the server sends no more."""
+        self._ended = True
+        self._news.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that nothing goes either way any more, and why."""
+        self._broken = exc
+        self._closed.set()
+        self.eof_received()
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109 - httpcore's
+        """Send something with the next read."""
+        self._unsent.append(buffer)
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109 - httpcore's
+        """What came; nothing when the server has ended the connection.
+
+        Raises:
+            httpcore.ReadError: The connection broke; carries the system's words.
+        """
+        if self._unsent:
+            self._transport.write(b"".join(self._unsent))
+            self._unsent = []
+        while not (self._received or self._ended):
+            self._news.clear()
+            await self._news.wait()
+        if self._broken and not self._received:
+            raise httpcore.ReadError(str(self._broken)) from self._broken
+        data = bytes(self._received[:max_bytes])
+        del self._received[:max_bytes]
+        if len(self._received) < MOST_UNREAD:
+            self._transport.resume_reading()
+        return data
+
+    async def aclose(self) -> None:
+        """Close the connection at once: what was not sent by now, nobody waits for."""
+        self._transport.abort()
+        await self._closed.wait()
+
+    def get_extra_info(self, info: str) -> object:
+        """Whether the server has sent anything, or ended the connection, while nothing was asked of it."""
+        return info == "is_readable" and (self._ended or bool(self._received) or self._has_unseen())
+
+    def _has_unseen(self) -> bool:
+        """Whether something has come that the loop, busy until now, has not seen."""
+        with _Poll() as poll:
+            poll.register(self._transport.get_extra_info("socket"), selectors.EVENT_READ)
+            return bool(poll.select(0))
