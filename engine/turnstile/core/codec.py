@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import cast, get_args, get_origin, get_type_hints
@@ -29,6 +29,10 @@ RECORDS: tuple[type[Event], ...] = (RunStarted, *RECEIPTS, *EVENTS)
 _HEAD = b'{"v":1,"type":"%s",'
 """How a record of an event that has fields begins, when it was written here."""
 _NAME = _HEAD.index(b"%")
+_OWN: dict[type[Event], bytes] = {
+    kind: _HEAD % kind.__name__.encode() for kind in RECORDS if fields(cast("type", kind))
+}
+"""The heads of the engine's own records; an extension's events may compare as equal what is not the same."""
 
 _ENCODERS = [
     json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, check_circular=False, separators=(",", ":"))
@@ -79,6 +83,10 @@ class Codec:
         name = self._names.get(type(event))
         if name is None:
             raise CodecError(type(event).__name__, "", f"an unknown event; the codec knows {', '.join(self._kinds)}")
+        head = _OWN.get(type(event))
+        written = head and _direct(cast("type", type(event))).write(event, head)
+        if written and len(written) <= MAX_BYTES:
+            return written
         try:
             values = self._forms[type(event)].write(event)
         except Misfit as misfit:
@@ -114,7 +122,7 @@ class Codec:
             return None
         head = record[: record.find(b'"', _NAME) + 2]
         kind = self._heads.get(head)
-        return None if kind is None else _reader(cast("type", kind))(record, head)
+        return None if kind is None else _direct(cast("type", kind)).read(record, head)
 
     def _open(self, record: bytes) -> tuple[str, dict[str, JsonValue]]:
         try:
@@ -133,36 +141,59 @@ class Codec:
         return name, values
 
 
-@cache
-def _reader(kind: type) -> Callable[[bytes, bytes], Event | None]:
-    """What reads a record with that head, if the event is written as the same bytes."""
-    import msgspec  # loaded when first needed: importing turnstile stays light
+class _Direct:
+    """Writes and reads the events of a type in C: as its form would, or not at all.
 
-    names, hints = [field.name for field in fields(kind)], get_type_hints(kind)
-    known = {name for name in names if _is_known(hints[name])}
-    rest = [(place, form_of(hints[name]).read) for place, name in enumerate(names) if name not in known]
-    shape = kind
-    if rest:
-        shape = msgspec.defstruct(kind.__name__, [(name, hints[name] if name in known else object) for name in names])
-    decoder: msgspec.json.Decoder[object] = msgspec.json.Decoder(shape)
-    decode, encode = decoder.decode, msgspec.json.encode
-    failures = (msgspec.MsgspecError, ValueError, OverflowError, ConfigurationError, Misfit)
+    What it finds wrong is worded by the form, or by the strict decoder, with the field's name.
+    """
 
-    def read(record: bytes, head: bytes) -> Event | None:
+    def __init__(self, kind: type) -> None:
+        import msgspec  # loaded when first needed: importing turnstile stays light
+
+        self._kind = kind
+        self._names, hints = [field.name for field in fields(kind)], get_type_hints(kind)
+        known = {name for name in self._names if _is_known(hints[name])}
+        self._rest = [(place, form_of(hints[name])) for place, name in enumerate(self._names) if name not in known]
+        shape = kind
+        if self._rest:
+            parts = [(name, hints[name] if name in known else object) for name in self._names]
+            shape = msgspec.defstruct(kind.__name__, parts)
+        decoder: msgspec.json.Decoder[object] = msgspec.json.Decoder(shape)
+        self._shape, self._decode, self._encode = shape, decoder.decode, msgspec.json.encode
+        self._failures = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, ConfigurationError, Misfit)
+
+    def write(self, event: Event, head: bytes) -> bytes | None:
+        """The event's record, which begins with that head."""
+        given: object = event
         try:
-            found = decode(record)
-            if head + encode(found)[1:] != record:
-                return None
-            if not rest:
-                return cast("Event", found)
-            values = [*msgspec.structs.astuple(cast("msgspec.Struct", found))]
-            for place, convert in rest:
-                values[place] = convert(values[place])
-            return cast("Event", kind(**dict(zip(names, values, strict=True))))
-        except failures:  # which the strict decoder words, with the field's name
+            if self._rest:
+                values = [getattr(event, name) for name in self._names]
+                for place, form in self._rest:
+                    values[place] = form.write(values[place])
+                given = self._shape(*values)
+            written = self._encode(given)
+            # What is read again as the same values was of the declared types, and nothing of it was left out.
+            return head + written[1:] if self._decode(written) == given else None
+        except self._failures:
             return None
 
-    return read
+    def read(self, record: bytes, head: bytes) -> Event | None:
+        """The event of a record that begins with that head, if it is written as the same bytes."""
+        try:
+            found = self._decode(record)
+            if head + self._encode(found)[1:] != record:
+                return None
+            if not self._rest:
+                return cast("Event", found)
+            values = [getattr(found, name) for name in self._names]
+            for place, form in self._rest:
+                values[place] = form.read(values[place])
+            return cast("Event", self._kind(**dict(zip(self._names, values, strict=True))))
+        except self._failures:
+            return None
+
+
+_direct = cache(_Direct)
 
 
 def _is_known(hint: object) -> bool:
