@@ -185,7 +185,7 @@ class Agent(Generic[T]):
             retry=self.retry,
             deadline=None if limits.seconds is None else self.clock.time() + limits.seconds,
             models=models,
-            prices=tuple([None if limits.cost is None else client.price for client in clients]),
+            prices=(None,) * len(clients) if limits.cost is None else tuple([client.price for client in clients]),
             max_output=self._max_output,  # and in the settings: there it is a wish, where a budget is only a bound
             tools_size=self._tools_size() if limits.tokens is not None or limits.cost is not None else 0,
             fingerprints=nature_of(self, models),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import weakref
+import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from turnstile.core.errors import StoreError, TurnstileError, UsageError
@@ -34,11 +34,10 @@ class Keeper:
     """
 
     __slots__ = (
-        "__weakref__",
         "_arrived",
         "_creating",
         "_flushing",
-        "_forget",
+        "_holds",
         "_is_in_doubt",
         "_lease",
         "_owed",
@@ -49,13 +48,13 @@ class Keeper:
     )
 
     def __init__(self, store: Store, run: RunState) -> None:
+        self._holds = False  # whether the lease is ours
         self.run = run
         self.turn = asyncio.Lock()
         self._store = store
         self._creating: asyncio.Future[None] | None = None
         self._regaining: asyncio.Future[None] | None = None
         self._lease: Lease | None = None
-        self._forget: weakref.finalize[..., Keeper] | None = None
         self._arrived: list[Record] = []  # receipts that the state does not have yet
         self._owed: list[Record] = []  # receipts that it has, and the store has not
         self._flushing: asyncio.Task[None] | None = None
@@ -92,14 +91,18 @@ class Keeper:
 
     def hold(self, lease: Lease) -> None:
         """Write under this lease; it is let go when the run is, or is forgotten."""
-        self._lease = lease
-        self._forget = weakref.finalize(self, self._store.release, lease)
-        self._forget.atexit = False  # a process that ends holds nothing any more
+        self._lease, self._holds = lease, True
 
     def release(self) -> None:
         """Let others have the run."""
-        if self._forget is not None:
-            self._forget()
+        if self._holds and self._lease is not None:
+            self._holds = False
+            self._store.release(self._lease)
+
+    def __del__(self) -> None:
+        """Let others have a run that is forgotten; a process that ends holds nothing any more."""
+        if self._holds and not sys.is_finalizing():
+            self.release()
 
     async def regain(self, deliver: Deliver) -> None:
         """Have the run again after it was let go, if nobody had it meanwhile.
@@ -108,7 +111,7 @@ class Keeper:
             RunIsLeased: Somebody drives it.
             UsageError: Somebody did, or it isn't known what was kept last.
         """
-        if self._lease is None or self._forget is None or self._forget.alive:
+        if self._lease is None or self._holds:
             return
         if self._is_in_doubt:
             msg = (

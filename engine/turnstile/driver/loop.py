@@ -16,7 +16,6 @@ import logging
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import NoReturn
 
 from turnstile.core.effects import AskHuman, Effect, RunTools
@@ -121,7 +120,7 @@ class Loop:
         self.ring()
 
     def ring(self) -> None:
-        """Let the loop look into its mail, from any thread."""
+        """Look into the mail, from any thread."""
         if self._home is not None and not self._home.is_closed():
             self._home.call_soon_threadsafe(self._awake)
 
@@ -163,8 +162,7 @@ class Loop:
         self._performer = Performer(self._outside, self.run, self.audience.tell, self._begin_call, self._call_ended)
         if self._found is not None:
             self._performer.due = self._found.due
-        # The store holds the mail, and must not hold a run that is forgotten.
-        self.mail.on_arrival = partial(_ring, weakref.ref(self))
+        self.mail.run = weakref.ref(self)
         self._set_alarm()
         self.audience.tell(start)
 
@@ -411,9 +409,3 @@ class Loop:
             await asyncio.wait([task], timeout=GRACE)
         if task is not None and task.done() and not task.cancelled() and (error := task.exception()):
             _log.warning("an effect of run %s failed as it was ended: %r", self.run.run_id, error)
-
-
-def _ring(run: weakref.ref[Loop]) -> None:
-    """Let a run look into its mail, if it is not forgotten."""
-    if (loop := run()) is not None:
-        loop.ring()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import NamedTuple
+import weakref
+from typing import NamedTuple, Protocol
 
 from turnstile.core.events import ApprovalDecided, Cancelled, DeadlinePassed, Event
 from turnstile.core.run_state import RunState
@@ -20,6 +20,13 @@ class Entry(NamedTuple):
     letter: int | None = None
 
 
+class Rung(Protocol):
+    """Who looks into the mail."""
+
+    def ring(self) -> None:
+        """Be told, from any thread, that a letter has come."""
+
+
 class Mail:
     """The events that wait to be taken by a run, in the order in which they came.
 
@@ -28,17 +35,17 @@ class Mail:
 
     Attributes:
         waiting: What was not taken yet.
-        on_arrival: Called, from any thread, when a letter has come.
+        run: Is told, from any thread, when a letter has come; the store that holds the mail must not hold the run, too.
     """
 
-    __slots__ = ("__weakref__", "_came", "_run_id", "_taken", "on_arrival", "waiting")
+    __slots__ = ("_came", "_run_id", "_taken", "run", "waiting")
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
         self.waiting: list[Entry] = []
         self._came: dict[int, None] = {}  # the letters, by number; few runs get any, and no set is smaller
         self._taken: tuple[int, ...] = ()
-        self.on_arrival: Callable[[], object] = _unheard
+        self.run: weakref.ref[Rung] | None = None
 
     def put(self, event: Event) -> None:
         """Let an event wait, from any thread."""
@@ -53,7 +60,9 @@ class Mail:
         if letter.number not in self._came:
             self._came[letter.number] = None
             self.waiting.append(Entry(letter.event, letter.number))
-            self.on_arrival()
+            run = None if self.run is None else self.run()
+            if run is not None:
+                run.ring()
 
     def next(self, run: RunState, *, done: bool) -> Entry | None:
         """What can be taken now; ``None`` when there is nothing.
@@ -99,7 +108,3 @@ class Mail:
         """The store has these letters no more."""
         if letters:
             self._taken = tuple(letter for letter in self._taken if letter not in letters)
-
-
-def _unheard() -> None:
-    """Let a letter wait where nobody drives the run yet."""
