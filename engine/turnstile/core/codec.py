@@ -29,10 +29,10 @@ RECORDS: tuple[type[Event], ...] = (RunStarted, *RECEIPTS, *EVENTS)
 _HEAD = b'{"v":1,"type":"%s",'
 """How a record of an event that has fields begins, when it was written here."""
 _NAME = _HEAD.index(b"%")
-_OWN: dict[type[Event], bytes] = {
-    kind: _HEAD % kind.__name__.encode() for kind in RECORDS if fields(cast("type", kind))
-}
+_OWN: dict[type[Event], bytes] = {kind: _HEAD % kind.__name__.encode() for kind in RECORDS}
 """The heads of the engine's own records; an extension's events may compare as equal what is not the same."""
+_BARE = {kind: _OWN[kind][:-1] + b"}" for kind in RECORDS if not fields(cast("type", kind))}
+"""The records of its events that have no fields."""
 
 _ENCODERS = [
     json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, check_circular=False, separators=(",", ":"))
@@ -80,6 +80,9 @@ class Codec:
         Raises:
             CodecError: The codec doesn't know the event, or a field holds what its declared type does not allow.
         """
+        bare = _BARE.get(type(event))
+        if bare is not None:
+            return bare
         name = self._names.get(type(event))
         if name is None:
             raise CodecError(type(event).__name__, "", f"an unknown event; the codec knows {', '.join(self._kinds)}")
