@@ -39,34 +39,45 @@ async def said(client: OpenAIChat, request: ModelRequest) -> str:
 class Leaver:
     """A server that answers one request of each connection, and leaves the connection when it is told to."""
 
-    def __init__(self, last_words: bytes) -> None:
+    def __init__(self, last_words: bytes, *, closes: bool) -> None:
         self._last_words = last_words
+        self._closes = closes
         self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening.settimeout(SECONDS)
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         self.leave = threading.Event()
         self.left = threading.Event()
 
     def serve(self, connections: int) -> None:
         """Serve that many connections, one after the other."""
-        with self._listening:
+        with ExitStack() as stack:
+            stack.enter_context(self._listening)
             for _ in range(connections):
-                connection, _ = self._listening.accept()
-                with connection:
-                    while not connection.recv(65536).endswith(b"}"):
-                        pass
-                    connection.sendall(DONE)
-                    self.leave.wait(SECONDS)
-                    connection.sendall(self._last_words)
+                connection = stack.enter_context(self._listening.accept()[0])
+                while not connection.recv(65536).endswith(b"}"):
+                    pass
+                connection.sendall(DONE)
+                self.leave.wait(SECONDS)
+                connection.sendall(self._last_words)
+                if self._closes:
+                    connection.close()
                 self.left.set()
 
 
-@pytest.mark.parametrize("last_words", [b"", TIRED], ids=["silently", "with-a-408"])
+@pytest.mark.parametrize(
+    ("last_words", "closes"),
+    [
+        pytest.param(b"", True, id="silently"),
+        pytest.param(TIRED, True, id="with-a-408"),
+        pytest.param(TIRED, False, id="with-a-408-and-without-closing"),
+    ],
+)
 @pytest.mark.parametrize("busy", [False, True], ids=["seen-by-the-loop", "while-the-loop-was-busy"])
 async def test_a_connection_that_the_server_left_is_opened_anew(
-    hello: ModelRequest, last_words: bytes, *, busy: bool
+    hello: ModelRequest, last_words: bytes, *, closes: bool, busy: bool
 ) -> None:
     """A tool may run for minutes: what came meanwhile is no answer to the next request, and its loss no failure."""
-    server = Leaver(last_words)
+    server = Leaver(last_words, closes=closes)
     serving = asyncio.create_task(asyncio.to_thread(server.serve, 2))
     client = OpenAIChat("m", base_url=server.url, stream=False)
     assert await said(client, hello) == "done"
