@@ -33,6 +33,9 @@ _AGAIN = "then resume the run, of which all that was acknowledged is kept"
 _FULL = f"the disk is full; make room, {_AGAIN}"
 
 _PAUSE = 0.01  # seconds: a change of the mode takes less
+# Pages that the log holds before they are moved into the database, and it is begun afresh: a fourth of SQLite's own
+# number. As long as the log grows, each commit waits for the disk to note its new length as well, half as long again.
+_LOG_PAGES = 250
 DAMAGED_LOG = (
     "its log {log!r} is damaged, and {commits} commits behind the damage cannot be read; what can be is exported by "
     "`turnstile runs export --all`; keep both files, and restore the store from a copy"
@@ -217,6 +220,7 @@ def _set_up(connection: apsw.Connection, place: str, wait: float, synchronous: s
             place,
             f"expected journal mode 'wal', got {mode!r}; choose a file on a local disk, where processes share memory",
         )
+    connection.wal_autocheckpoint(_LOG_PAGES)
     connection.pragma("synchronous", synchronous)
     connection.pragma("fullfsync", 1)  # macOS: its plain fsync leaves data in the drive's cache (its fsync(2))
 
