@@ -115,10 +115,9 @@ class Measures:
         for rounds in (10, 100, 500, 1000):
             readings = self._kept("journaled", Job(rounds=rounds), max(1, 100 // rounds), is_long=rounds >= SLOW)
             self._fill(f"journal_bytes_{rounds}", *readings, _per_turn("bytes", rounds, 1))
-            if rounds == 10:
-                self._fill("journal_commits", *readings, _per_turn("commits", rounds, 1))
             if rounds in {100, 500}:
                 self._fill(f"journal_{rounds}", *readings, _per_turn("added", rounds, 1e3))
+        self._fill("journal_commits", *self._kept("committed", Job(rounds=10), 1), _per_turn("commits", 10, 1))
         note("journal_at_once")
         readings_of = rates(self._effort.rounds)
         for row, floor in FLOORS.items():
