@@ -62,7 +62,7 @@ class Codec:
         # A third of all records say nothing but their type; each is read as the one value that it stands for.
         plain = [kind() for kind in RECORDS if all(has_default(field) for field in fields(cast("type", kind)))]
         self._plain = {self.encode(event): event for event in plain}
-        self._heads = {_HEAD % name.encode(): kind for kind, name in self._names.items()}
+        self._heads = {_HEAD % name.encode(): cast("type", kind) for kind, name in self._names.items()}
 
     @classmethod
     def of(cls, machine: Machine) -> Codec:
@@ -125,7 +125,7 @@ class Codec:
             return None
         head = record[: record.find(b'"', _NAME) + 2]
         kind = self._heads.get(head)
-        return None if kind is None else _direct(cast("type", kind)).read(record, head)
+        return None if kind is None else _direct(kind).read(record, head)
 
     def _open(self, record: bytes) -> tuple[str, dict[str, JsonValue]]:
         try:
@@ -186,14 +186,16 @@ class _Direct:
             found = self._decode(record)
             if head + self._encode(found)[1:] != record:
                 return None
-            if not self._rest:
-                return cast("Event", found)
-            values = [getattr(found, name) for name in self._names]
-            for place, form in self._rest:
-                values[place] = form.read(values[place])
-            return cast("Event", self._kind(**dict(zip(self._names, values, strict=True))))
+            return self._made(found) if self._rest else found  # type: ignore[return-value] # the decoder's type
         except self._failures:
             return None
+
+    def _made(self, found: object) -> Event:
+        values = [getattr(found, name) for name in self._names]
+        for place, form in self._rest:
+            values[place] = form.read(values[place])
+        made: Event = self._kind(**dict(zip(self._names, values, strict=True)))
+        return made
 
 
 _direct = cache(_Direct)
