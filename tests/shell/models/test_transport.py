@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
 import socket
 import threading
 from collections.abc import Awaitable, Callable
@@ -119,6 +120,17 @@ def test_an_answer_means_the_same_however_it_is_cut(hello: ModelRequest, cuts: l
     with WireServer([{"raw_hex_chunks": chunks}]) as server:
         client = OpenAIChat("m", base_url=server.url)
         assert asyncio.run(said(client, hello)) == "大理 é 🐢"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_packed_answer_is_unpacked(hello: ModelRequest, *, stream: bool) -> None:
+    """Some gateways pack whatever they were asked for."""
+    packed = gzip.compress(b'{"choices": [{"message": {"content": "done"}}]}')
+    chunks = [packed[at : at + 8].hex() for at in range(0, len(packed), 8)]
+    with WireServer([{"headers": {"content-encoding": "gzip"}, "raw_hex_chunks": chunks}]) as server:
+        client = OpenAIChat("m", base_url=server.url, stream=stream)
+        assert await said(client, hello) == "done"
+        await client.aclose()
 
 
 def test_connections_close_with_their_event_loop(hello: ModelRequest) -> None:
