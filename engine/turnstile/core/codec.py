@@ -121,7 +121,7 @@ class Codec:
         What comes back as the same bytes holds no unknown name and none twice, no number that was rounded, and nothing
         else for which the strict decoder, which takes many times as long, would refuse it.
         """
-        if len(record) > MAX_BYTES or record.count(b"[") + record.count(b"{") > DEPTH:
+        if len(record) > MAX_BYTES:
             return None
         head = record[: record.find(b'"', _NAME) + 2]
         kind = self._heads.get(head)
@@ -163,7 +163,8 @@ class _Direct:
             shape = msgspec.defstruct(kind.__name__, parts)
         decoder: msgspec.json.Decoder[object] = msgspec.json.Decoder(shape)
         self._shape, self._decode, self._encode = shape, decoder.decode, msgspec.json.encode
-        self._failures = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, ConfigurationError, Misfit)
+        problems = (TypeError, ValueError, OverflowError, RecursionError, ConfigurationError, Misfit)
+        self._failures = (msgspec.MsgspecError, *problems)
 
     def write(self, event: Event, head: bytes) -> bytes | None:
         """The event's record, which begins with that head."""
@@ -186,14 +187,17 @@ class _Direct:
             found = self._decode(record)
             if head + self._encode(found)[1:] != record:
                 return None
-            return self._made(found) if self._rest else found  # type: ignore[return-value] # the decoder's type
+            return self._made(found, record) if self._rest else found  # type: ignore[return-value] # the decoder's type
         except self._failures:
             return None
 
-    def _made(self, found: object) -> Event:
+    def _made(self, found: object, record: bytes) -> Event | None:
         values = [getattr(found, name) for name in self._names]
         for place, form in self._rest:
-            values[place] = form.read(values[place])
+            value = values[place]
+            if isinstance(value, list | dict) and record.count(b"[") + record.count(b"{") > DEPTH:
+                return None  # of the rest, C knows how deep it is: as deep as its type
+            values[place] = form.read(value)
         made: Event = self._kind(**dict(zip(self._names, values, strict=True)))
         return made
 
