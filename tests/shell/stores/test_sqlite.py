@@ -93,6 +93,16 @@ async def test_a_commit_writes_no_more_pages_than_it_changes(path: Path) -> None
         assert log.stat().st_size - before == 3 * frame
 
 
+async def test_the_log_is_begun_afresh_before_it_is_long(path: Path) -> None:
+    """As long as it grows, each commit waits for the disk to note its length as well."""
+    log = path.with_name(f"{path.name}-wal")
+    async with SQLiteStore(path) as store:
+        lease = await store.create(START, LIVE, ignore)
+        for _ in range(200):
+            await store.append(lease, [BEGUN], LIVE)
+        assert log.stat().st_size < 300 * (24 + 4096)  # of the 600 pages that these wrote
+
+
 async def test_a_summary_of_each_run_is_kept_with_it(path: Path) -> None:
     """Listing runs must not have to read journals."""
     async with SQLiteStore(path) as store:

@@ -10,6 +10,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import apsw
@@ -143,25 +144,26 @@ class Writer:
         self._unsure.pop(run_id, None)
 
     def _work(self) -> None:
-        while True:
-            jobs = self._arrived()
+        while arrived := self._arrived():
+            jobs = [job for job in arrived if job is not None]
             if jobs:
                 self._commit(jobs)
                 self._tell(jobs)
-                continue
-            with self._lock:
-                self._working = not self._waiting.empty()
-                if not self._working:
-                    return
 
-    def _arrived(self) -> list[_Job[Any]]:
-        """All that is waiting; where nothing is, what comes in a moment, as it does to a thread that waits already."""
-        try:
-            first = self._waiting.get(timeout=self._stays)
-        except queue.Empty:
-            return []
-        others = [self._waiting.get() for _ in range(self._waiting.qsize())]  # nobody else takes any
-        return [job for job in (first, *others) if job is not None]
+    def _arrived(self) -> list[_Job[Any] | None]:
+        """All that is waiting, or comes in a moment: a thread that waits already is woken sooner than one is called.
+
+        When nothing comes, the thread is called anew for what does.
+        """
+        with suppress(queue.Empty):
+            return [self._waiting.get(timeout=self._stays), *self._others()]
+        with self._lock:  # which is held by who puts something there
+            jobs = self._others()
+            self._working = bool(jobs)
+        return jobs
+
+    def _others(self) -> list[_Job[Any] | None]:
+        return [self._waiting.get() for _ in range(self._waiting.qsize())]  # nobody else takes any
 
     def _commit(self, jobs: list[_Job[Any]]) -> None:
         try:
