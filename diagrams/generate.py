@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-from turnstile import Limits, Usage, loop
+from turnstile import Limits, Usage, evolve, loop
 from turnstile.diagram import Diagram, diagram
 from turnstile.testing import WireServer
 from turnstile_tools.agents import assistant, mini, travel
@@ -33,7 +33,7 @@ def run_of(module: ModuleType, prompt: str, limits: Limits | None = None) -> Dia
         mock.patch.dict(os.environ, TURNSTILE_OPEN_METEO_URL=weather.url),
     ):
         result = module.agent.run_sync(prompt, model=module.offline_model(), limits=limits)
-    return diagram(move._replace(**FIGURES.get(move.event, {})) for move in result.transitions)
+    return diagram(evolve(move, **FIGURES.get(move.event, {})) for move in result.transitions)
 
 
 PICTURES: dict[str, Callable[[], Diagram]] = {

@@ -60,9 +60,10 @@ if TYPE_CHECKING:
     from turnstile.core.machine import Machine, loop
     from turnstile.core.messages import Attachment, Exchange, Reply, ToolCall, ToolResult, Usage, UserTurn
     from turnstile.core.rows import AGAIN, LIVE, STAY, after, before, row
-    from turnstile.core.run_state import RunState, Stop, evolve
+    from turnstile.core.run_state import RunState, Stop
     from turnstile.core.states import State
     from turnstile.core.step import Transition
+    from turnstile.core.values import evolve
     from turnstile.driver import Recovery, Run
     from turnstile.result import Result
     from turnstile.tools import Tool, ToolContext, tool
@@ -213,10 +214,10 @@ _HOMES = {
     "turnstile.core.run_state": (
         "RunState",
         "Stop",
-        "evolve",
     ),
     "turnstile.core.states": ("State",),
     "turnstile.core.step": ("Transition",),
+    "turnstile.core.values": ("evolve",),
     "turnstile.driver": (
         "Recovery",
         "Run",

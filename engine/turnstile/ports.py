@@ -7,8 +7,7 @@ a tool runner a result for each call. It raises only for bugs and misuse.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from turnstile.core.effects import RunTools
 from turnstile.core.events import Event, ModelFailed, RunStarted, ToolsFinished, Verdict
@@ -18,13 +17,13 @@ from turnstile.core.messages import Item, Reply, ToolCall, ToolResult, ToolSpec
 from turnstile.core.run_state import RunState
 from turnstile.core.step import Transition
 from turnstile.core.strict_json import JsonValue
+from turnstile.core.values import Struct, field
 
 if TYPE_CHECKING:
     import asyncio
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
+class ModelRequest(Struct, frozen=True):
     """One request to a model, in no provider's words.
 
     Attributes:
@@ -50,8 +49,7 @@ class ModelRequest:
     now: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(Struct, frozen=True):
     """A piece of a reply that is still being written; progress only, never part of the run.
 
     Attributes:
@@ -65,14 +63,14 @@ class Delta:
     attempt: int = 1
 
 
-class ToolStarted(NamedTuple):
+class ToolStarted(Struct, frozen=True):
     """A call began to run."""
 
     call_id: str
     name: str
 
 
-class ToolProgress(NamedTuple):
+class ToolProgress(Struct, frozen=True):
     """A running tool says how far it is (`ToolContext.progress`)."""
 
     call_id: str
@@ -125,7 +123,7 @@ Memo = MutableMapping[ToolCall, object]
 """Where a tool runner keeps what it found out about a reply's calls until they run; each run has one of its own."""
 
 
-class ToolWork(NamedTuple):
+class ToolWork(Struct, frozen=True):
     """What a tool runner is told of the run whose calls it runs.
 
     Attributes:
@@ -150,7 +148,7 @@ class ToolWork(NamedTuple):
     finished: Callable[[ToolResult], None] = _unkept
 
 
-class ToolBatch(NamedTuple):
+class ToolBatch(Struct, frozen=True):
     """What came of a batch of calls.
 
     Attributes:
@@ -191,7 +189,7 @@ class ContextPolicy(Protocol):
         """Whole items of the history, in order, none before `start` but the user's question."""
 
 
-class Record(NamedTuple):
+class Record(Struct, frozen=True):
     """One entry of a run's journal.
 
     Attributes:
@@ -207,7 +205,7 @@ class Record(NamedTuple):
     row: str = ""
 
 
-class Summary(NamedTuple):
+class Summary(Struct, frozen=True):
     """How a run stands after its newest record, kept beside its journal for lists that read no journal.
 
     Attributes:
@@ -225,8 +223,7 @@ class Summary(NamedTuple):
     cost: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class RunEntry:
+class RunEntry(Struct, frozen=True):
     """A stored run as a list shows it.
 
     Attributes:
@@ -252,8 +249,7 @@ class RunEntry:
     holder: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Struct, frozen=True):
     """The right to write to a run's journal, as long as nobody took it over.
 
     Attributes:
@@ -265,8 +261,7 @@ class Lease:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(Struct, frozen=True):
     """Something that another process wants to happen to a run.
 
     Attributes:

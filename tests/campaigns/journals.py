@@ -19,6 +19,7 @@ from turnstile.core.requests import RequestDigests
 from turnstile.core.run_state import RunState, begin_run
 from turnstile.core.step import effect_of, note, step
 from turnstile.core.strict_json import digest, loads
+from turnstile.core.values import evolve
 from turnstile.ports import Record, Summary
 
 RUN = "run"
@@ -41,7 +42,7 @@ def replied(*calls: ToolCall, text: str = "", tokens: int = 100) -> ModelReplied
 def started(of: ToolCall, **changes: str) -> CallStarted:
     """The intent to run a call."""
     made = CallStarted(of.id, of.name, digest(of.name, loads(of.arguments.encode())), "f", idempotency_key(RUN, of.id))
-    return replace(made, **changes)
+    return evolve(made, **changes)
 
 
 def result(of: ToolCall) -> ToolResult:

@@ -27,7 +27,8 @@ from turnstile.core.events import (
 from turnstile.core.limits import Limits
 from turnstile.core.machine import loop
 from turnstile.core.rows import AGAIN, before, row
-from turnstile.core.run_state import RunState, evolve
+from turnstile.core.run_state import RunState
+from turnstile.core.values import evolve
 
 LOOK, PUT, SEND = call(1, "read"), call(2, "idempotent"), call(3, "write")
 START = RunStarted(RUN, "Do it.", limits=Limits(tokens=10_000, tool_calls=3, turns=3), deadline=1000.0)
@@ -61,12 +62,12 @@ def recovered() -> Hand:
 def decided(*then: Event, decision: str = "rerun", **approval: str) -> Hand:
     """A run whose call in doubt a human decided about."""
     asked = replied(SEND)
-    asked = replace(asked, verdicts=tuple(replace(verdict, on_in_doubt="ask") for verdict in asked.verdicts))
+    asked = evolve(asked, verdicts=tuple(evolve(verdict, on_in_doubt="ask") for verdict in asked.verdicts))
     hand = Hand(START, with_approval(loop)).ask().take(asked, EffectBegun(), started(SEND)).work(SEND)
     hand.take(EffectLost()).take(EffectBegun()).take(ToolsFinished(()))
     hand.take(ApprovalDecided(SEND.id, decision))  # type: ignore[arg-type]
     again = started(SEND, approval=str(hand.run.seq)) if decision == "rerun" else None
-    return hand.take(EffectBegun(), *([replace(again, **approval)] if again else []), *then)
+    return hand.take(EffectBegun(), *([evolve(again, **approval)] if again else []), *then)
 
 
 def cancelled() -> Hand:
@@ -142,7 +143,7 @@ def _unsettled() -> Case:
 
 def _changed(event: Event, **changes: str) -> Event:
     assert isinstance(event, CallStarted)
-    return replace(event, **changes)
+    return evolve(event, **changes)
 
 
 def _replaced_last(hand: Hand) -> Case:
@@ -187,7 +188,7 @@ BROKEN: dict[str, tuple[int, Callable[[], Case]]] = {
     "an acknowledged record is another": (5, lambda: worked().case([Entry("kept", RUN, seq=3, digest="other")])),
     "an older writer wrote after a newer": (6, lambda: worked().case([Entry("kept", RUN, seq=1, epoch=2)])),
     "a record behind the end": (7, lambda: _replaced_last(worked())),
-    "a secret in a record": (8, lambda: Hand(replace(START, prompt="It is secret-1234.")).case()),
+    "a secret in a record": (8, lambda: Hand(evolve(START, prompt="It is secret-1234.")).case()),
     "a secret in a file": (8, lambda: replace(worked().case(), written=(b"key=secret-1234",))),
     "a tool worked without an intent": (9, lambda: Hand(START).ask().take(replied(LOOK)).work(LOOK).case()),
     "a tool worked before its intent was kept": (
@@ -205,7 +206,7 @@ BROKEN: dict[str, tuple[int, Callable[[], Case]]] = {
     ),
     "a result of another tool": (
         11,
-        lambda: _edited(worked(), CallFinished, lambda _: CallFinished(replace(result(PUT), name="write"))),
+        lambda: _edited(worked(), CallFinished, lambda _: CallFinished(evolve(result(PUT), name="write"))),
     ),
     "a write that happened twice": (12, lambda: worked().case([_began_again()])),
     "a key that changes": (13, lambda: _edited(worked(), CallStarted, lambda event: _changed(event, key="other"))),
@@ -223,7 +224,7 @@ BROKEN: dict[str, tuple[int, Callable[[], Case]]] = {
     "a denied call that was begun": (18, lambda: decided(started(SEND), decision="unknown").case()),
     "more tokens than the limit": (
         19,
-        lambda: Hand(replace(START, limits=Limits(tokens=500))).ask().take(replied(text="Done.", tokens=300)).case(),
+        lambda: Hand(evolve(START, limits=Limits(tokens=500))).ask().take(replied(text="Done.", tokens=300)).case(),
     ),
     "a lost request that was not charged": (20, _without_recovery_charge),
     "work after the deadline": (21, _late),

@@ -27,7 +27,8 @@ from turnstile.core.effects import RunTools
 from turnstile.core.events import EffectLost, Event, Verdict
 from turnstile.core.messages import Reply, ToolCall, ToolSpec
 from turnstile.core.rows import AGAIN, before, row
-from turnstile.core.run_state import RunState, evolve
+from turnstile.core.run_state import RunState
+from turnstile.core.values import evolve
 from turnstile.ports import Memo, ToolBatch, ToolRunner, ToolWork
 from turnstile.shell.toolbox import Toolbox
 from turnstile.stores import SQLiteStore
@@ -81,7 +82,7 @@ class Unintended(OtherRunner):
         async def begin(_: ToolCall) -> bool:
             return True
 
-        return await self.inner.run(effect, work._replace(begin=begin))
+        return await self.inner.run(effect, evolve(work, begin=begin))
 
 
 class Unchecked(OtherRunner):
@@ -90,7 +91,7 @@ class Unchecked(OtherRunner):
     async def run(self, effect: RunTools, work: ToolWork) -> ToolBatch:
         """Run the calls with their arguments changed meanwhile."""
         calls = tuple(replace(call, arguments=call.arguments.replace("hello", "goodbye")) for call in effect.calls)
-        return await self.inner.run(effect._replace(calls=calls), work)
+        return await self.inner.run(evolve(effect, calls=calls), work)
 
 
 def unintended(agent: Agent[object]) -> None:

@@ -4,12 +4,12 @@ import asyncio
 import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
 from turnstile.core.errors import NoSuchRun, RunExists, RunFinished, RunIsLeased, SessionBusy
 from turnstile.core.events import Event, RunStarted
+from turnstile.core.values import evolve
 from turnstile.ports import Deliver, Lease, Letter, Record, RunEntry, Summary
 from turnstile.stores import MemoryStore
 from turnstile.testing import check_store
@@ -43,7 +43,7 @@ class ForgetsTimes(Appends):
 
     def changed(self, record: Record) -> Record:
         """No times."""
-        return record._replace(at=0.0, duration_ms=0.0)
+        return evolve(record, at=0.0, duration_ms=0.0)
 
 
 class ForgetsRows(Appends):
@@ -51,7 +51,7 @@ class ForgetsRows(Appends):
 
     def changed(self, record: Record) -> Record:
         """No row."""
-        return record._replace(row="")
+        return evolve(record, row="")
 
 
 class OverwritesRuns(MemoryStore):
@@ -270,7 +270,7 @@ class MissesWhatWasSaid(MemoryStore):
     async def create(self, start: Record, summary: Summary, deliver: Deliver) -> Lease:
         """As if nobody had looked."""
         assert isinstance(start.event, RunStarted)
-        return await super().create(start._replace(event=replace(start.event, previous=None)), summary, deliver)
+        return await super().create(evolve(start, event=evolve(start.event, previous=None)), summary, deliver)
 
 
 class BlocksForWhatIsLeft(MemoryStore):

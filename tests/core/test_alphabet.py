@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import pytest
@@ -29,8 +29,9 @@ from turnstile.core.events import (
 from turnstile.core.limits import Limits
 from turnstile.core.machine import Machine, loop
 from turnstile.core.messages import Reply, ToolCall, ToolResult
-from turnstile.core.run_state import RunState, Stop, begin_run, evolve
+from turnstile.core.run_state import RunState, Stop, begin_run
 from turnstile.core.step import begin
+from turnstile.core.values import evolve
 
 RUN = begin_run(STARTS[0])
 
@@ -124,7 +125,7 @@ def test_a_tool_that_asks_is_tried_where_somebody_may_be_asked() -> None:
     """In the machine of five states it would make as many situations more, and no other move."""
 
     def asks(machine: Machine, limits: Limits) -> bool:
-        run = begin(begin_run(replace(STARTS[0], limits=limits)))
+        run = begin(begin_run(evolve(STARTS[0], limits=limits)))
         replies = [event for event in events_in(machine, run, {}) if isinstance(event, ModelReplied)]
         return any(verdict.on_in_doubt == "ask" for reply in replies for verdict in reply.verdicts)
 

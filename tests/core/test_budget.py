@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -39,8 +38,9 @@ from turnstile.core.events import (
 from turnstile.core.limits import Limits, Price
 from turnstile.core.machine import loop
 from turnstile.core.messages import Reply, ToolCall, ToolResult, Usage, UserTurn
-from turnstile.core.run_state import RunState, begin_run, evolve
+from turnstile.core.run_state import RunState, begin_run
 from turnstile.core.step import begin, step
+from turnstile.core.values import evolve
 
 CHARS_A_TOKEN = 4  # more than our estimate assumes: English text, by OpenAI's help page "What are tokens"
 PENNY = 1e-9  # sums of floats
@@ -135,9 +135,9 @@ def test_what_is_held_back_is_what_a_request_may_take() -> None:
     tokens_in = estimate_input(run)
 
     assert reservation(run) == (tokens_in + 500, rate.of(tokens_in, 500))
-    assert reservation(evolve(run, start=replace(run.start, prices=(None,)))) == (tokens_in + 500, 0.0)
+    assert reservation(evolve(run, start=evolve(run.start, prices=(None,)))) == (tokens_in + 500, 0.0)
     assert reservation(evolve(run, charged_tokens=9_999)) == NOTHING
-    assert reservation(evolve(run, start=replace(run.start, limits=Limits()))) == NOTHING
+    assert reservation(evolve(run, start=evolve(run.start, limits=Limits()))) == NOTHING
 
 
 def test_what_was_held_back_is_free_once_the_reply_is_there() -> None:

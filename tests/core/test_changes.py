@@ -15,7 +15,8 @@ from turnstile.core.events import (
     Verdict,
 )
 from turnstile.core.messages import Exchange, Reply, ToolCall, ToolResult
-from turnstile.core.run_state import Batch, RunState, begin_run, evolve
+from turnstile.core.run_state import Batch, RunState, begin_run
+from turnstile.core.values import evolve
 
 RUN = begin_run(RunStarted("run", "hi"))
 CALLING = ModelReplied(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import get_args
 
 from hypothesis import given
@@ -37,6 +36,7 @@ from turnstile.core.machine import loop
 from turnstile.core.messages import Exchange, Reply, ResultStatus, ToolCall, ToolResult
 from turnstile.core.run_state import RunState, begin_run
 from turnstile.core.step import Transition, effect_of, note, step
+from turnstile.core.values import evolve
 
 machine = with_approval(loop)
 accesses = st.sampled_from(["write", *get_args(Access)])
@@ -63,7 +63,7 @@ def replies(draw: st.DrawFn, run: RunState) -> ModelReplied:
     """A reply that mostly calls tools of all kinds."""
     ids = [f"call {run.seq}.{number}" for number in range(draw(st.sampled_from([3, 2, 1, 0, 2, 3, 3])))]
     kinds = st.builds(Verdict, st.just(""), st.just("digest"), access=accesses, on_in_doubt=doubts)
-    verdicts = tuple(replace(draw(kinds), call_id=id_) for id_ in ids)
+    verdicts = tuple(evolve(draw(kinds), call_id=id_) for id_ in ids)
     return ModelReplied(Reply("" if ids else "text", tuple(ToolCall(id_, "tool", "{}") for id_ in ids)), verdicts)
 
 

@@ -20,8 +20,9 @@ from turnstile.core.events import Event, ModelReplied, ResultsAppended, RunStart
 from turnstile.core.history import length_of
 from turnstile.core.machine import loop
 from turnstile.core.messages import Exchange, Item, Reply, ToolCall, ToolResult, Usage, UserTurn
-from turnstile.core.run_state import RunState, begin_run, evolve
+from turnstile.core.run_state import RunState, begin_run
 from turnstile.core.step import begin, step
+from turnstile.core.values import evolve
 
 CONVERSATIONS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "measured_histories.json").read_text("utf-8"))
 WITHIN = 0.15

@@ -26,10 +26,11 @@ from turnstile.core.limits import Limits, StopReason
 from turnstile.core.machine import Machine, Refusal, loop
 from turnstile.core.messages import Reply, ToolCall, ToolResult, Usage
 from turnstile.core.rows import AGAIN, Change, Row, after, row
-from turnstile.core.run_state import RunState, Stop, begin_run, evolve
+from turnstile.core.run_state import RunState, Stop, begin_run
 from turnstile.core.states import STATES, State, append_results, await_model, failed
 from turnstile.core.step import step
 from turnstile.core.table import TABLE
+from turnstile.core.values import evolve
 
 FEW = STARTS[:1]
 APPROVAL = with_approval(loop)

@@ -16,8 +16,9 @@ from turnstile.core.guards import recoveries_left
 from turnstile.core.machine import loop
 from turnstile.core.messages import Reply, ToolCall, ToolResult
 from turnstile.core.rows import AGAIN, before, row
-from turnstile.core.run_state import RunState, evolve, unanswered
+from turnstile.core.run_state import RunState, unanswered
 from turnstile.core.states import State, append_results, await_model, execute_tools, failed
+from turnstile.core.values import evolve
 
 
 @dataclass(frozen=True, slots=True)

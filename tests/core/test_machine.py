@@ -13,9 +13,10 @@ from turnstile.core.events import Cancelled, EffectBegun, Event, ModelReplied, R
 from turnstile.core.machine import Machine, loop
 from turnstile.core.messages import Reply
 from turnstile.core.rows import AGAIN, LIVE, STAY, Row, before, row
-from turnstile.core.run_state import RunState, begin_run, evolve
+from turnstile.core.run_state import RunState, begin_run
 from turnstile.core.states import STATES, State, append_results, await_model, done, execute_tools, failed
 from turnstile.core.table import TABLE
+from turnstile.core.values import evolve
 
 RUN = begin_run(RunStarted("run", "hi"))
 review = State("review", asks="Review")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,7 +67,7 @@ def test_only_visible_text_says_something(text: str, says: bool) -> None:  # noq
 def test_values_are_frozen() -> None:
     """A run that has been taken a snapshot of must not change behind it."""
     for value, field in ((Reply(), "text"), (UserTurn("a"), "text"), (RESULTS[0], "content"), (CALLS[0], "name")):
-        with pytest.raises(FrozenInstanceError):
+        with pytest.raises(AttributeError):
             setattr(value, field, "other")
 
 

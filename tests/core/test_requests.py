@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import groupby
 
 import pytest
@@ -17,6 +16,7 @@ from turnstile.core.events import RunStarted
 from turnstile.core.history import History
 from turnstile.core.messages import Attachment, Exchange, Item, Reply, ToolCall, ToolResult, ToolSpec, Usage, UserTurn
 from turnstile.core.requests import DIGITS, Ranges, RequestDigests, ranges_of, selected
+from turnstile.core.values import evolve
 
 SPEC = ToolSpec("add", "Add.", {"type": "object"})
 START = RunStarted("run", "hi", tools=(SPEC,), settings={"temperature": 0})
@@ -71,19 +71,19 @@ def test_a_digest_made_bit_by_bit_is_the_one_made_from_scratch(made: list[tuple[
 
 def in_history(call: ToolCall = CALL, result: ToolResult = RESULT, reply: Reply = REPLY) -> tuple[Item, ...]:
     """The items, with another call, another result or another reply."""
-    return (ASKED, Exchange(replace(reply, calls=(call,)), (result,)))
+    return (ASKED, Exchange(evolve(reply, calls=(call,)), (result,)))
 
 
 OTHERS = [
-    digest(replace(START, instructions="Be brief.")),
-    digest(replace(START, tools=())),
-    digest(replace(START, tools=(SPEC, SPEC))),
-    digest(replace(START, tools=(replace(SPEC, name="sum"),))),
-    digest(replace(START, tools=(replace(SPEC, description="Sum."),))),
-    digest(replace(START, tools=(replace(SPEC, parameters={}),))),
-    digest(replace(START, settings=None)),
-    digest(replace(START, settings={"temperature": 1})),
-    digest(replace(START, output_schema={"type": "string"})),
+    digest(evolve(START, instructions="Be brief.")),
+    digest(evolve(START, tools=())),
+    digest(evolve(START, tools=(SPEC, SPEC))),
+    digest(evolve(START, tools=(evolve(SPEC, name="sum"),))),
+    digest(evolve(START, tools=(evolve(SPEC, description="Sum."),))),
+    digest(evolve(START, tools=(evolve(SPEC, parameters={}),))),
+    digest(evolve(START, settings=None)),
+    digest(evolve(START, settings={"temperature": 1})),
+    digest(evolve(START, output_schema={"type": "string"})),
     digest(effect=CallModel(model=1)),
     digest(effect=CallModel(tools=False)),
     digest(effect=CallModel(max_output=100)),
@@ -91,23 +91,23 @@ OTHERS = [
     digest(items=ITEMS[1:]),
     digest(items=ITEMS[::-1]),
     digest(items=(*ITEMS, UserTurn("more"))),
-    digest(items=(replace(ASKED, text="ho"), ITEMS[1])),
-    digest(items=(replace(ASKED, synthetic=True), ITEMS[1])),
-    digest(items=(replace(ASKED, attachments=()), ITEMS[1])),
-    digest(items=(replace(ASKED, attachments=(replace(IMAGE, media_type="image/gif"),)), ITEMS[1])),
-    digest(items=(replace(ASKED, attachments=(replace(IMAGE, data="QUE="),)), ITEMS[1])),
-    digest(items=(replace(ASKED, attachments=(replace(IMAGE, data="", url="QQ=="),)), ITEMS[1])),
-    digest(items=(replace(ASKED, attachments=(replace(IMAGE, name="a.png"),)), ITEMS[1])),
-    digest(items=in_history(reply=replace(REPLY, text="other"))),
-    digest(items=in_history(reply=replace(REPLY, reasoning="hm"))),
-    digest(items=in_history(reply=replace(REPLY, finish="tool_calls"))),
-    digest(items=in_history(reply=replace(REPLY, wire="w"))),
-    digest(items=in_history(reply=replace(REPLY, native="{}"))),
-    digest(items=in_history(replace(CALL, id="b"), replace(RESULT, call_id="b"))),
-    digest(items=in_history(replace(CALL, name="sum"))),
-    digest(items=in_history(replace(CALL, arguments="[]"))),
-    digest(items=in_history(result=replace(RESULT, content="3"))),
-    digest(items=in_history(result=replace(RESULT, status="error"))),
+    digest(items=(evolve(ASKED, text="ho"), ITEMS[1])),
+    digest(items=(evolve(ASKED, synthetic=True), ITEMS[1])),
+    digest(items=(evolve(ASKED, attachments=()), ITEMS[1])),
+    digest(items=(evolve(ASKED, attachments=(evolve(IMAGE, media_type="image/gif"),)), ITEMS[1])),
+    digest(items=(evolve(ASKED, attachments=(evolve(IMAGE, data="QUE="),)), ITEMS[1])),
+    digest(items=(evolve(ASKED, attachments=(evolve(IMAGE, data="", url="QQ=="),)), ITEMS[1])),
+    digest(items=(evolve(ASKED, attachments=(evolve(IMAGE, name="a.png"),)), ITEMS[1])),
+    digest(items=in_history(reply=evolve(REPLY, text="other"))),
+    digest(items=in_history(reply=evolve(REPLY, reasoning="hm"))),
+    digest(items=in_history(reply=evolve(REPLY, finish="tool_calls"))),
+    digest(items=in_history(reply=evolve(REPLY, wire="w"))),
+    digest(items=in_history(reply=evolve(REPLY, native="{}"))),
+    digest(items=in_history(evolve(CALL, id="b"), evolve(RESULT, call_id="b"))),
+    digest(items=in_history(evolve(CALL, name="sum"))),
+    digest(items=in_history(evolve(CALL, arguments="[]"))),
+    digest(items=in_history(result=evolve(RESULT, content="3"))),
+    digest(items=in_history(result=evolve(RESULT, status="error"))),
 ]
 
 
@@ -120,10 +120,10 @@ def test_each_part_of_a_request_is_in_its_digest() -> None:
 def test_what_no_request_holds_is_not_in_its_digest() -> None:
     """A fork has an id of its own, and a request that is sent again is the same request."""
     again = CallModel(attempt=2, delay=1.5)
-    measured = in_history(result=replace(RESULT, duration_ms=3.5))
-    told = in_history(reply=replace(REPLY, usage=Usage(1, 2), request_id="r", finish_raw="end"))
+    measured = in_history(result=evolve(RESULT, duration_ms=3.5))
+    told = in_history(reply=evolve(REPLY, usage=Usage(1, 2), request_id="r", finish_raw="end"))
 
-    assert digest(replace(START, run_id="fork", forked_from="run@3"), again) == digest()
+    assert digest(evolve(START, run_id="fork", forked_from="run@3"), again) == digest()
     assert {digest(items=items) for items in (ITEMS, measured, told)} == {digest()}
 
 

@@ -10,8 +10,9 @@ from turnstile.core.errors import MachineError
 from turnstile.core.events import Cancelled, DeadlinePassed, Event, RunStarted
 from turnstile.core.machine import loop
 from turnstile.core.rows import LIVE, STAY, after, before, row
-from turnstile.core.run_state import RunState, begin_run, evolve
+from turnstile.core.run_state import RunState, begin_run
 from turnstile.core.states import append_results, await_model, failed
+from turnstile.core.values import evolve
 
 
 @dataclass(frozen=True, slots=True)

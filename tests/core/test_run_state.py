@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from turnstile.core.events import CallStarted, ModelReplied, RunStarted, Verdict
 from turnstile.core.limits import Limits
 from turnstile.core.messages import Exchange, Reply, ToolCall, ToolResult, UserTurn
-from turnstile.core.run_state import RunState, Stop, begin_run, evolve, unanswered
+from turnstile.core.run_state import RunState, Stop, begin_run, unanswered
+from turnstile.core.values import evolve
 
 START = RunStarted("run", "hi", history=(UserTurn("before"), Exchange(Reply("yes"))), limits=Limits(turns=3))
 RUN = begin_run(START)
@@ -61,7 +60,7 @@ KEPT = ToolResult("b", "nosuch", "fine")
         (evolve(RUN, state="execute_tools", in_flight=True), ["unknown", "not_run", "not_run"]),  # of the first format
         (evolve(RUN, started=(STARTED,)), ["unknown", "not_run", "not_run"]),
         (evolve(RUN, started=(STARTED,), receipts=(KEPT,)), ["unknown", "ok", "not_run"]),
-        (evolve(RUN, started=(STARTED,), receipts=(replace(KEPT, call_id="a"),)), ["ok", "not_run", "not_run"]),
+        (evolve(RUN, started=(STARTED,), receipts=(evolve(KEPT, call_id="a"),)), ["ok", "not_run", "not_run"]),
         (evolve(RUN, started=(STARTED,), in_doubt=("a",)), ["unknown", "not_run", "not_run"]),
         (evolve(RUN, lost=("a", "c")), ["unknown", "not_run", "unknown"]),
     ],
@@ -79,7 +78,7 @@ def test_a_call_that_may_have_run_is_never_called_not_run(run: RunState, statuse
 def test_a_deadline_moves_by_the_time_that_a_human_took() -> None:
     """A run must not fail since somebody was at lunch."""
     assert evolve(RUN, waited=5.0).deadline is None
-    assert evolve(RUN, start=replace(START, deadline=100.0), waited=5.0).deadline == 105.0
+    assert evolve(RUN, start=evolve(START, deadline=100.0), waited=5.0).deadline == 105.0
 
 
 def test_a_run_waits_for_the_calls_in_doubt_once_it_asks() -> None:
@@ -93,7 +92,7 @@ def test_a_run_waits_for_the_calls_in_doubt_once_it_asks() -> None:
 
 def test_a_run_goes_on_under_what_was_accepted() -> None:
     """What it began under is what counts until somebody has accepted something else."""
-    begun = evolve(RUN, start=replace(START, fingerprints=(("machine", "1"),)))
+    begun = evolve(RUN, start=evolve(START, fingerprints=(("machine", "1"),)))
 
     assert begun.fingerprints == (("machine", "1"),)
     assert evolve(begun, accepted=(("machine", "2"),)).fingerprints == (("machine", "2"),)

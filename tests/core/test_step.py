@@ -30,9 +30,10 @@ from turnstile.core.limits import Limits, Price
 from turnstile.core.machine import Refusal, loop
 from turnstile.core.messages import Exchange, FinishReason, Reply, ToolCall, ToolResult, Usage, UserTurn
 from turnstile.core.rows import before, row
-from turnstile.core.run_state import RunState, begin_run, evolve
+from turnstile.core.run_state import RunState, begin_run
 from turnstile.core.states import State, await_model, done
 from turnstile.core.step import Step, begin, effect_of, note, step
+from turnstile.core.values import evolve
 
 UNKNOWN = "outcome unknown: "
 NOT_RUN = "not run: "

@@ -29,9 +29,10 @@ from turnstile.core.events import (
 from turnstile.core.limits import Limits, Retry
 from turnstile.core.machine import Machine, loop
 from turnstile.core.messages import Exchange, FinishReason, Item, Reply, ToolCall, ToolResult, Usage, UserTurn
-from turnstile.core.run_state import Batch, RunState, Stop, begin_run, evolve
+from turnstile.core.run_state import Batch, RunState, Stop, begin_run
 from turnstile.core.states import STATES
 from turnstile.core.step import step
+from turnstile.core.values import evolve
 
 HUGE = 10**9
 BOTH = [False, True]

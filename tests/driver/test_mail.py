@@ -18,7 +18,8 @@ from turnstile.core.events import (
     Verdict,
 )
 from turnstile.core.messages import Reply, ToolCall
-from turnstile.core.run_state import RunState, begin_run, evolve
+from turnstile.core.run_state import RunState, begin_run
+from turnstile.core.values import evolve
 from turnstile.driver.mail import Entry, Mail
 from turnstile.ports import Letter
 

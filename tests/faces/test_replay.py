@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from typing import Any
@@ -20,6 +19,7 @@ from turnstile.core.messages import ToolResult, UserTurn
 from turnstile.core.rows import AGAIN, before, row
 from turnstile.core.run_state import RunState
 from turnstile.core.states import await_model
+from turnstile.core.values import evolve
 from turnstile.models import AnthropicMessages, OpenAIChat
 from turnstile.ports import ModelClient, ModelRequest, Record, Summary
 from turnstile.replay import replay
@@ -197,7 +197,7 @@ async def test_nothing_is_asked_and_no_code_of_a_users_runs() -> None:
 def _changed(records: tuple[Record, ...], kind: type[Event], **changes: Any) -> tuple[Record, ...]:
     """The records, with something else in the first one of a kind."""
     place = next(place for place, record in enumerate(records) if isinstance(record.event, kind))
-    return (*records[:place], records[place]._replace(**changes), *records[place + 1 :])
+    return (*records[:place], evolve(records[place], **changes), *records[place + 1 :])
 
 
 async def test_another_row_is_told_with_both_sides() -> None:
@@ -244,7 +244,7 @@ async def test_another_request_is_told_with_both_digests() -> None:
     records = await records_of(Agent(ScriptedModel(["Yes."]), instructions="Be brief."))
     start = records[0].event
     assert isinstance(start, RunStarted)
-    again = replay((records[0]._replace(event=replace(start, instructions="Be long.")), *records[1:]))
+    again = replay((evolve(records[0], event=evolve(start, instructions="Be long.")), *records[1:]))
     assert again.divergence is not None
     assert again.divergence.what == "request"
     assert again.divergence.now == again.digests[0] != again.divergence.recorded
@@ -268,7 +268,7 @@ async def test_a_request_that_cannot_have_been_sent_is_told(items: tuple[tuple[i
     place = [place for place, record in enumerate(records) if isinstance(record.event, EffectBegun)][
         0 if items == ((0, 9),) else 1
     ]
-    forged = records[place]._replace(event=EffectBegun("0" * 32, items))
+    forged = evolve(records[place], event=EffectBegun("0" * 32, items))
     again = replay((*records[:place], forged, *records[place + 1 :]))
     assert again.divergence is not None
     assert (again.divergence.seq, again.divergence.recorded) == (place + 1, "0" * 32)

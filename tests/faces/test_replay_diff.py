@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from turnstile.core.messages import Attachment, Reply, Usage
 from turnstile.core.rows import AGAIN, before, row
 from turnstile.core.run_state import RunState
 from turnstile.core.states import await_model
+from turnstile.core.values import evolve
 from turnstile.ports import RunEntry
 from turnstile.replay import Replay, audit, diff, replay
 from turnstile.stores import SQLiteStore
@@ -124,10 +124,10 @@ async def test_what_is_wrong_names_the_record(store: SQLiteStore) -> None:
     found = await audit(store, "doubting")
     assert "run 'doubting', record 3: the row was doubt, and is answered now" in found.problem
     entry = await entry_of(store, "plain")
-    lying = replace(entry, summary=entry.summary._replace(turns=9))
+    lying = evolve(entry, summary=evolve(entry.summary, turns=9))
     assert "the summary was Summary(" in (await audit(store, "plain", entry=lying)).problem
     for field, value in (("session", "other"), ("prompt", "Pay."), ("agent", "other"), ("started", 0.0), ("at", 0.0)):
-        lying = replace(entry, **{field: value})  # type: ignore[arg-type]
+        lying = evolve(entry, **{field: value})  # type: ignore[arg-type]
         assert f"{value!r}, and " in (await audit(store, "plain", entry=lying)).problem
     connection = apsw.Connection(str(store.path))
     connection.execute("UPDATE records SET at = 0 WHERE run = 1 AND seq = 3")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from turnstile.cli.drawing import draw_run, format_of
@@ -18,6 +17,7 @@ from turnstile.cli.wording import kept, path, summary
 from turnstile.core.limits import StopReason
 from turnstile.core.run_state import Stop
 from turnstile.core.strict_json import JsonValue
+from turnstile.core.values import asdict
 from turnstile.driver import Run
 from turnstile.result import Result
 
@@ -159,7 +159,7 @@ def as_json(result: Result[Any]) -> dict[str, JsonValue]:
         "stop": _stop_as_json(result.stop) if result.stop else None,
         "waiting": [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in result.waiting],
         "turns": result.run.turns,
-        "usage": dict(asdict(result.usage)),
+        "usage": asdict(result.usage),
         "cost": result.cost,
         "path": [*path(result.transitions)],
     }

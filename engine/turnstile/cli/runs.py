@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from turnstile.cli.storing import entries_of, machine_of, opened, path_of, run_o
 from turnstile.core.errors import NoSuchRun, StoreDamaged, TurnstileError
 from turnstile.core.machine import Machine
 from turnstile.core.strict_json import JsonValue
+from turnstile.core.values import asdict, evolve
 from turnstile.ports import RunEntry, Store, Summary
 from turnstile.replay import Audit, replay, summary_of
 from turnstile.replay import audit as audit_run
@@ -65,7 +66,7 @@ async def _summed(store: Store, entry: RunEntry) -> RunEntry:
         run = replay(await store.load(entry.run_id)).run
     except TurnstileError:
         return entry
-    return replace(entry, summary=summary_of(run), prompt=entry.prompt or one_line(run.start.prompt))
+    return evolve(entry, summary=summary_of(run), prompt=entry.prompt or one_line(run.start.prompt))
 
 
 def _show(entries: Sequence[RunEntry], *, as_json: bool, more: bool) -> None:
@@ -88,7 +89,7 @@ def _show(entries: Sequence[RunEntry], *, as_json: bool, more: bool) -> None:
 def _as_json(entry: RunEntry) -> dict[str, JsonValue]:
     values: dict[str, JsonValue] = asdict(entry)
     values.pop("summary")
-    return {**values, **entry.summary._asdict()}
+    return {**values, **asdict(entry.summary)}
 
 
 LEAST = 12  # columns of a terminal for what may be long

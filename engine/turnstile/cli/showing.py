@@ -13,6 +13,7 @@ from turnstile.core.events import ChangesAccepted
 from turnstile.core.messages import Message, Reply, UserTurn
 from turnstile.core.step import Transition
 from turnstile.core.strict_json import JsonValue
+from turnstile.core.values import asdict
 from turnstile.driver import changed
 from turnstile.replay import Receipt, Replay, receipts, summary_of
 
@@ -133,7 +134,7 @@ def spoken(message: Message) -> str:
 def described(replay: Replay, holder: str = "") -> dict[str, JsonValue]:
     """A run for a program: what it was begun with, how it stands, its path, its calls and what was said."""
     run, start = replay.run, replay.run.start
-    summary: dict[str, JsonValue] = dict(summary_of(run)._asdict())
+    summary: dict[str, JsonValue] = asdict(summary_of(run))
     return {
         "run_id": run.run_id,
         "agent": start.agent,

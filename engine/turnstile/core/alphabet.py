@@ -7,12 +7,11 @@ call. An extension's events are made from their declared types.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from functools import lru_cache, partial
 from itertools import product
 from math import prod
 from types import NoneType, UnionType
-from typing import Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from turnstile.core.errors import UsageError
 from turnstile.core.events import (
@@ -39,6 +38,7 @@ from turnstile.core.limits import Limits, Price, Retry
 from turnstile.core.machine import Machine
 from turnstile.core.messages import FinishReason, Reply, ToolCall, ToolResult, Usage, UserTurn
 from turnstile.core.run_state import RunState
+from turnstile.core.values import fields_of, is_record
 
 T = TypeVar("T")
 Alphabet = Callable[[RunState], Iterable[Event]]
@@ -218,7 +218,7 @@ def samples(kind: type[Event]) -> list[Event]:
 
 def _made(kind: type[T]) -> list[T]:
     hints: dict[str, object] = get_type_hints(kind)
-    choices = {field.name: _values(kind, field.name, hints[field.name]) for field in fields(cast("type", kind))}
+    choices = {field.name: _values(kind, field.name, hints[field.name]) for field in fields_of(kind)}
     count = prod(map(len, choices.values()))
     if count > _MOST:
         msg = f"{kind.__name__}: {count} combinations are too many to try; {_INSTEAD}"
@@ -230,7 +230,7 @@ def _values(kind: type, name: str, hint: object) -> list[object]:
     options = get_args(hint)
     if isinstance(hint, type) and hint in _SCALARS:
         return _SCALARS[hint]
-    if isinstance(hint, type) and is_dataclass(hint):
+    if is_record(hint):
         return _made(hint)
     if get_origin(hint) is Literal:
         return list(options)

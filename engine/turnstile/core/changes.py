@@ -20,7 +20,8 @@ from turnstile.core.events import (
 from turnstile.core.guards import carried, limit_of
 from turnstile.core.limits import StopReason
 from turnstile.core.messages import Exchange, ToolCall, ToolResult, UserTurn
-from turnstile.core.run_state import Batch, RunState, Stop, at_work, evolve, unanswered
+from turnstile.core.run_state import Batch, RunState, Stop, at_work, unanswered
+from turnstile.core.values import evolve
 
 CUT_CALL = "not run: the reply was cut by its token limit before the call was complete; make it again, shorter"
 WRAP_UP = (

@@ -1,6 +1,6 @@
 """The codec: events as versioned JSON records, by their declared types and nothing else.
 
-A record is ``{"v": 1, "type": "ModelReplied", …}`` with all the fields that the event's dataclass declares; only one
+A record is ``{"v": 1, "type": "ModelReplied", …}`` with all the fields that the event's class declares; only one
 that has a default may be missing when it is read, since the record may be older than the field. What is written can be
 read: a value that is not of its declared type is refused on writing, as it would be on reading. There is no pickle, no
 constructor key and no encoder for other types to fall back on, so a record can make nothing but an event.
@@ -11,15 +11,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import cast, get_args, get_origin, get_type_hints
 
 from turnstile.core.errors import CodecError, ConfigurationError, InvalidJSON
 from turnstile.core.events import EVENTS, RECEIPTS, Event, RunStarted
-from turnstile.core.forms import DEPTH, Misfit, form_of, has_default, record_form
+from turnstile.core.forms import DEPTH, Misfit, form_of, record_form
 from turnstile.core.machine import Machine
 from turnstile.core.strict_json import JsonValue, loads
+from turnstile.core.values import fields_of, is_record
 
 VERSION = 1
 MAX_BYTES = 64 * 1024 * 1024  # above a record that holds a history of a million tokens, with every character escaped
@@ -31,7 +31,7 @@ _HEAD = b'{"v":1,"type":"%s",'
 _NAME = _HEAD.index(b"%")
 _OWN: dict[type[Event], bytes] = {kind: _HEAD % kind.__name__.encode() for kind in RECORDS}
 """The heads of the engine's own records; an extension's events may compare as equal what is not the same."""
-_BARE = {kind: _OWN[kind][:-1] + b"}" for kind in RECORDS if not fields(cast("type", kind))}
+_BARE = {kind: _OWN[kind][:-1] + b"}" for kind in RECORDS if not fields_of(kind)}
 """The records of its events that have no fields."""
 
 _ENCODERS = [
@@ -60,7 +60,7 @@ class Codec:
         self._names = {kind: name for name, kind in self._kinds.items()}
         self._forms = {kind: record_form(cast("type", kind)) for kind in self._names}
         # A third of all records say nothing but their type; each is read as the one value that it stands for.
-        plain = [kind() for kind in RECORDS if all(has_default(field) for field in fields(cast("type", kind)))]
+        plain = [kind() for kind in RECORDS if not any(field.required for field in fields_of(kind))]
         self._plain = {self.encode(event): event for event in plain}
         self._heads = {_HEAD % name.encode(): cast("type", kind) for kind, name in self._names.items()}
 
@@ -154,7 +154,7 @@ class _Direct:
         import msgspec  # loaded when first needed: importing turnstile stays light
 
         self._kind = kind
-        self._names, hints = [field.name for field in fields(kind)], get_type_hints(kind)
+        self._names, hints = [field.name for field in fields_of(kind)], get_type_hints(kind)
         known = {name for name in self._names if _is_known(hints[name])}
         self._rest = [(place, form_of(hints[name])) for place, name in enumerate(self._names) if name not in known]
         shape = kind
@@ -218,8 +218,7 @@ def _is_known(hint: object) -> bool:
 
 def _holds_mapping(hint: object) -> bool:
     """Whether a type holds a mapping: a form gives any as plain JSON, and msgspec its keys and parts as declared."""
-    is_record = isinstance(hint, type) and is_dataclass(hint)
-    parts = get_type_hints(hint).values() if is_record else get_args(hint)
+    parts = get_type_hints(hint).values() if is_record(hint) else get_args(hint)
     return get_origin(hint) is Mapping or any(map(_holds_mapping, parts))
 
 
@@ -228,10 +227,10 @@ def _check(kind: type[Event], known: Collection[str]) -> None:
     if not name or name in known:
         msg = f"{kind.__name__}.codec_name is a name of its own, none of {', '.join(known)}; got {name!r}"
         raise ConfigurationError(msg)
-    if not is_dataclass(kind):
+    if not is_record(kind):
         msg = f"the event {kind.__name__} is no dataclass; declare it with @dataclass(frozen=True, slots=True)"
         raise ConfigurationError(msg)
-    for field in fields(kind):
+    for field in fields_of(kind):
         if field.name in {"v", "type"}:
             msg = f"{kind.__name__}.{field.name}: a record uses this name itself; choose another"
             raise ConfigurationError(msg)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from turnstile.core.events import Verdict
 from turnstile.core.messages import ToolCall
+from turnstile.core.values import Value
 
 
-class CallModel(NamedTuple):
+class CallModel(Value, frozen=True):
     """Ask a model for the next reply.
 
     Attributes:
@@ -38,7 +37,7 @@ class CallModel(NamedTuple):
         return f"CallModel ({', '.join(parts)})" if parts else "CallModel"
 
 
-class RunTools(NamedTuple):
+class RunTools(Value, frozen=True):
     """Run the calls of the open reply that have no result yet.
 
     Attributes:
@@ -53,7 +52,7 @@ class RunTools(NamedTuple):
         return f"RunTools ({', '.join([call.name for call in self.calls])})"
 
 
-class AskHuman(NamedTuple):
+class AskHuman(Value, frozen=True):
     """Wait for a human to decide about calls.
 
     Attributes:
@@ -66,7 +65,7 @@ class AskHuman(NamedTuple):
         return f"AskHuman ({', '.join([call.name for call in self.calls])})"
 
 
-class Ask(NamedTuple):
+class Ask(Value, frozen=True):
     """What an extension's state asks for, by the name that the state gives it."""
 
     name: str

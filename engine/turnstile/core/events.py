@@ -6,12 +6,12 @@ does the output hold, how long to wait) stands in the event. So guards are pure,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from turnstile.core.limits import Limits, Price, Retry
 from turnstile.core.messages import Attachment, Item, Reply, ToolResult, ToolSpec
 from turnstile.core.strict_json import JsonValue
+from turnstile.core.values import Value
 
 Access = Literal["read", "idempotent", "write"]
 """What a tool does to the world: nothing; the same however often it runs; or something new each time (the default)."""
@@ -61,8 +61,11 @@ class Event:
     codec_name: ClassVar[str] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RunStarted(Event):
+class _Own(Event, Value, frozen=True):
+    """An event of the engine's own."""
+
+
+class RunStarted(_Own, frozen=True):
     """Record 1 of a run: all that is fixed from its start. It makes the `RunState`, and is no row of the table.
 
     Attributes:
@@ -115,8 +118,7 @@ class RunStarted(Event):
     previous: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Value, frozen=True):
     """What the shell found out about one call before anything runs.
 
     Attributes:
@@ -141,8 +143,7 @@ class Verdict:
     on_in_doubt: OnInDoubt = "tell"
 
 
-@dataclass(frozen=True, slots=True)
-class ModelReplied(Event):
+class ModelReplied(_Own, frozen=True):
     """A model's reply arrived, whole, and was vetted.
 
     Attributes:
@@ -164,8 +165,7 @@ class ModelReplied(Event):
             raise ValueError(msg)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFailed(Event):
+class ModelFailed(_Own, frozen=True):
     """A model request brought no reply.
 
     Attributes:
@@ -189,8 +189,7 @@ class ModelFailed(Event):
     items: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ToolsFinished(Event):
+class ToolsFinished(_Own, frozen=True):
     """The calls of the open reply have come to an end.
 
     Attributes:
@@ -202,37 +201,31 @@ class ToolsFinished(Event):
     aborted: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ResultsAppended(Event):
+class ResultsAppended(_Own, frozen=True):
     """The open reply and its results are part of the history now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled(Event):
+class Cancelled(_Own, frozen=True):
     """Someone wants the run to stop."""
 
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeadlinePassed(Event):
+class DeadlinePassed(_Own, frozen=True):
     """The time that the run was given is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageInjected(Event):
+class MessageInjected(_Own, frozen=True):
     """The user says something while the run is under way."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class EffectLost(Event):
+class EffectLost(_Own, frozen=True):
     """The process that performed the state's effect is gone, and with it what the effect would have brought."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalDecided(Event):
+class ApprovalDecided(_Own, frozen=True):
     """A human decided about a call that is in doubt.
 
     Attributes:
@@ -248,8 +241,7 @@ class ApprovalDecided(Event):
     waited: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class EffectBegun(Event):
+class EffectBegun(_Own, frozen=True):
     """The state's effect is about to be performed.
 
     Attributes:
@@ -261,8 +253,7 @@ class EffectBegun(Event):
     items: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CallStarted(Event):
+class CallStarted(_Own, frozen=True):
     """The intent to run a call, kept before it runs.
 
     Attributes:
@@ -282,15 +273,13 @@ class CallStarted(Event):
     approval: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CallFinished(Event):
+class CallFinished(_Own, frozen=True):
     """A call of the open reply has its result, while others are still at work."""
 
     result: ToolResult
 
 
-@dataclass(frozen=True, slots=True)
-class ChangesAccepted(Event):
+class ChangesAccepted(_Own, frozen=True):
     """A run goes on although its machine or tools have changed.
 
     Attributes:

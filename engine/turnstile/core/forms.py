@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import cache
 from math import isfinite
 from types import NoneType, UnionType
@@ -12,6 +12,7 @@ from typing import Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
 from turnstile.core.errors import ConfigurationError
 from turnstile.core.strict_json import MAX_DEPTH, MAX_DIGITS, JsonValue
+from turnstile.core.values import fields_of, is_record
 
 V = TypeVar("V")
 W = TypeVar("W")
@@ -48,7 +49,7 @@ def form_of(hint: object) -> Form:
     """
     if isinstance(hint, type) and hint in _SCALARS:
         return Form(_SCALARS[hint], _SCALARS[hint])
-    if isinstance(hint, type) and is_dataclass(hint):
+    if is_record(hint):
         return record_form(hint)
     origin, options = get_origin(hint), get_args(hint)
     if origin is Literal and all(isinstance(option, str) for option in options):
@@ -168,8 +169,8 @@ def _writer(kind: type, forms: Mapping[str, Form]) -> Callable[[object], JsonVal
 def _reader(kind: type, forms: Mapping[str, Form]) -> Callable[[JsonValue], object]:
     readers = [form.read for form in forms.values()]
     names = (*forms,)
-    required = {field.name for field in fields(kind) if not has_default(field)}
-    by_name = any(field.kw_only for field in fields(kind))
+    required = {field.name for field in fields_of(kind) if field.required}
+    by_name = any(field.by_name for field in fields_of(kind))
 
     def read(value: JsonValue) -> object:
         if not by_name and isinstance(value, dict) and (*value,) == names:  # as it was written here
@@ -180,11 +181,6 @@ def _reader(kind: type, forms: Mapping[str, Form]) -> Callable[[JsonValue], obje
         return _read_by_name(value, kind, forms, required)
 
     return read
-
-
-def has_default(field: Field[object]) -> bool:
-    """Whether a record may lack a field."""
-    return field.default is not MISSING or field.default_factory is not MISSING
 
 
 def _read_by_name(value: JsonValue, kind: type, forms: Mapping[str, Form], required: AbstractSet[str]) -> object:
@@ -216,7 +212,7 @@ def _check_names(found: AbstractSet[str], required: AbstractSet[str], known: Abs
 def _fields(kind: type) -> dict[str, Form]:
     hints: dict[str, object] = get_type_hints(kind)
     forms: dict[str, Form] = {}
-    for field in fields(kind):
+    for field in fields_of(kind):
         try:
             forms[field.name] = form_of(hints[field.name])
         except ConfigurationError as error:
@@ -240,7 +236,7 @@ def _union(options: tuple[object, ...]) -> Form:
 def _tagged(options: list[object]) -> Form:
     forms: dict[str, Form] = {}
     for option in options:
-        hint = get_type_hints(option).get("kind") if isinstance(option, type) and is_dataclass(option) else None
+        hint = get_type_hints(option).get("kind") if is_record(option) else None
         tags = get_args(hint) if get_origin(hint) is Literal else ()
         if len(tags) != 1 or tags[0] in forms:
             msg = f"{option!r} needs a field `kind: Literal['…']` that tells it from the others of its union"

@@ -74,14 +74,14 @@ class _Judged(transitions.Transition):
         self._row = row
         self._guards = tuple((guard, Refusal(row.name, guard.__name__)) for guard in row.guards)
 
-    def execute(self, event_data: transitions.EventData) -> bool:
+    def execute(self, event_data: _Cursor) -> bool:  # type: ignore[override] # `_Asking` passes nothing else
         """Tell the cursor whether this row takes the event; nothing moves."""
-        assert isinstance(event_data, _Cursor)  # noqa: S101 - `_Asking` passes nothing else
         answers = event_data.answers
         for guard, refusal in self._guards:
-            if guard not in answers:
-                answers[guard] = guard(event_data.run, event_data.happened)
-            if not answers[guard]:
+            answer = answers.get(guard)
+            if answer is None:
+                answer = answers[guard] = guard(event_data.run, event_data.happened)
+            if not answer:
                 event_data.refused.append(refusal)
                 return False
         event_data.taken = self._row
@@ -91,9 +91,8 @@ class _Judged(transitions.Transition):
 class _Asking(transitions.Event):
     """An event as `transitions` holds it."""
 
-    def trigger(self, model: object, *_args: object, **_named: object) -> bool:
+    def trigger(self, model: _Cursor) -> bool:  # type: ignore[override] # `Machine.judge` passes nothing else
         """Ask the rows of the cursor's state, in their order, until one takes the event."""
-        assert isinstance(model, _Cursor)  # noqa: S101 - `Machine.judge` passes nothing else
         for row in self.transitions.get(model.run.state, ()):  # noqa: SIM110 - a generator costs as much as its rows
             if row.execute(model):
                 return True

@@ -9,10 +9,10 @@ from __future__ import annotations
 import unicodedata
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from turnstile.core.strict_json import JsonValue
+from turnstile.core.values import Value
 
 FinishReason = Literal["stop", "tool_calls", "length", "refusal", "pause", "unknown"]
 """Why a model stopped writing, in one vocabulary for all providers; the raw word is kept beside it.
@@ -29,8 +29,7 @@ _UNSEEN = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0") | {chr(code) for cod
 """Characters that show nothing though their kind says otherwise: fillers, joiners and variation selectors."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Value, frozen=True):
     """What model replies cost in tokens; ``None`` where the server did not say.
 
     Attributes:
@@ -66,8 +65,7 @@ def _sum(a: int | None, b: int | None) -> int | None:
     return a if b is None else a + b
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
+class ToolSpec(Value, frozen=True):
     """A tool as a model sees it.
 
     Attributes:
@@ -81,8 +79,7 @@ class ToolSpec:
     parameters: Mapping[str, JsonValue]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Value, frozen=True):
     """A model's wish to run a tool.
 
     Attributes:
@@ -96,8 +93,7 @@ class ToolCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Value, frozen=True):
     """One reply of a model, complete.
 
     Attributes:
@@ -134,8 +130,7 @@ class Reply:
         return any(unicodedata.category(char) not in _UNSEEN_KINDS and char not in _UNSEEN for char in self.text)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(Value, frozen=True):
     """What a tool call came to: the one answer that its call gets.
 
     Attributes:
@@ -153,8 +148,7 @@ class ToolResult:
     duration_ms: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(Value, frozen=True):
     """An image or a file that the user gives with a text.
 
     Attributes:
@@ -200,8 +194,7 @@ def parted(prompt: Prompt) -> tuple[str, tuple[Attachment, ...]]:
     return "\n".join(texts), tuple(part for part in parts if isinstance(part, Attachment))
 
 
-@dataclass(frozen=True, slots=True)
-class UserTurn:
+class UserTurn(Value, frozen=True):
     """What the user said, or, when `synthetic`, what the engine says in the user's place (a nudge, a repair).
 
     Attributes:
@@ -216,8 +209,7 @@ class UserTurn:
     kind: Literal["user"] = "user"
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(Value, frozen=True):
     """A reply with one result for each of its calls, in call order."""
 
     reply: Reply

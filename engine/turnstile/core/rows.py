@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import Final, TypeVar, cast
 
 from turnstile.core.errors import MachineError
 from turnstile.core.events import Event
 from turnstile.core.run_state import RunState
 from turnstile.core.states import State
+from turnstile.core.values import is_record
 
 Guard = Callable[[RunState, Event], bool]
 Change = Callable[[RunState, Event], RunState]
@@ -104,7 +105,7 @@ def row(  # noqa: PLR0917 - the table is read by columns, and the columns are th
             msg = f"row {name!r}: a guard is a named function, so that a transition can name it; got a lambda"
             raise MachineError(msg)
     for kind in events:
-        if not is_dataclass(kind):
+        if not is_record(kind):
             msg = (
                 f"row {name!r}: the event {kind.__name__} is no dataclass; give it @dataclass(frozen=True, slots=True)"
             )

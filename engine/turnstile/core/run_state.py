@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from msgspec import Struct
-
 from turnstile.core.events import CallStarted, ModelFailed, ModelReplied, RunStarted
 from turnstile.core.history import History, length_of
 from turnstile.core.limits import Limits
 from turnstile.core.messages import Exchange, Message, Reply, ToolCall, ToolResult, Usage, UserTurn
 from turnstile.core.states import START
 from turnstile.core.strict_json import JsonValue
-
-if TYPE_CHECKING:  # a type checker looks at the fields' names and types only here
-    from dataclasses import replace as evolve
-else:
-    from msgspec.structs import replace as evolve
-
-__all__ = ["Batch", "RunState", "Stop", "at_work", "begin_run", "evolve", "unanswered"]
+from turnstile.core.values import Value
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Value, frozen=True):
     """Why a run ended.
 
     Attributes:
@@ -41,8 +29,7 @@ class Stop:
     error: ModelFailed | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Value, frozen=True):
     """Calls that were run together and what came of them, for telling a loop that is stuck.
 
     Attributes:
@@ -56,7 +43,7 @@ class Batch:
     times: int = 0
 
 
-class RunState(Struct, frozen=True):
+class RunState(Value, frozen=True):
     """A run between two transitions. A turn makes ten of them, so it is made and changed in C.
 
     Attributes:

@@ -22,11 +22,12 @@ from turnstile.core.events import (
 from turnstile.core.machine import Machine, Refusal
 from turnstile.core.messages import Exchange, ToolResult, Usage, UserTurn
 from turnstile.core.rows import AGAIN, STAY
-from turnstile.core.run_state import RunState, evolve
+from turnstile.core.run_state import RunState
 from turnstile.core.states import START
+from turnstile.core.values import Value, evolve
 
 
-class Transition(NamedTuple):
+class Transition(Value, frozen=True):
     """The record of one move.
 
     Attributes:

@@ -15,7 +15,6 @@ import asyncio
 import logging
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NoReturn
 
 from turnstile.core.effects import AskHuman, Effect, RunTools
@@ -33,6 +32,7 @@ from turnstile.core.messages import ToolCall, ToolResult
 from turnstile.core.requests import Ranges
 from turnstile.core.run_state import RunState, at_work, begin_run
 from turnstile.core.step import Step, Transition, effect_of, step
+from turnstile.core.values import evolve
 from turnstile.driver.audience import Audience
 from turnstile.driver.keeper import Keeper
 from turnstile.driver.mail import Mail
@@ -355,7 +355,7 @@ class Loop:
         machine = self._outside.machine
         if isinstance(event, ApprovalDecided):
             asked = next(move for move in reversed(self.transitions) if not move.stays)
-            event = replace(event, waited=max(0.0, at - asked.at))
+            event = evolve(event, waited=max(0.0, at - asked.at))
         taken = step(machine, self.run, event, at=at, duration_ms=duration_ms)
         moves = [(event, taken)]
         while onward and taken.effect is None and taken.run.stop is None and not self.mail.waiting:

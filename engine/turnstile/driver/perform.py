@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from turnstile.core.budget import over_budget
 from turnstile.core.effects import Ask, AskHuman, CallModel, Effect, RunTools
@@ -18,6 +18,7 @@ from turnstile.core.requests import Ranges, RequestDigests, ranges_of, selected
 from turnstile.core.run_state import RunState
 from turnstile.core.step import begin
 from turnstile.core.strict_json import JsonValue
+from turnstile.core.values import evolve
 from turnstile.ports import (
     Clock,
     ContextPolicy,
@@ -189,7 +190,7 @@ class Performer:
         )
 
         def progress(delta: Delta) -> None:
-            self._notify(delta if delta.attempt == attempt else replace(delta, attempt=attempt))
+            self._notify(delta if delta.attempt == attempt else evolve(delta, attempt=attempt))
 
         client = outside.models[effect.model]
         reply = await client.reply(request, progress)
@@ -198,7 +199,7 @@ class Performer:
         if not isinstance(reply, ModelFailed):
             raise UsageError(f"model client {client.name!r} gives a Reply or a ModelFailed; got {reply!r}")
         if reply.kind == "context_overflow":
-            return replace(reply, items=len(request.items))
+            return evolve(reply, items=len(request.items))
         return self._with_delay(reply, run)
 
     async def _wait(self, delay: float) -> None:
@@ -214,8 +215,8 @@ class Performer:
             return ModelReplied(reply, output=output, output_error=error)
         ids = [self._unique(call.id, run) for call in reply.calls]
         if ids != [call.id for call in reply.calls]:
-            calls = tuple(replace(call, id=new) for new, call in zip(ids, reply.calls, strict=True))
-            reply = replace(reply, calls=calls)
+            calls = tuple(evolve(call, id=new) for new, call in zip(ids, reply.calls, strict=True))
+            reply = evolve(reply, calls=calls)
         return ModelReplied(reply, self._outside.tools.vet(reply, run, self._found))
 
     def _unique(self, call_id: str, run: RunState) -> str:
@@ -237,7 +238,7 @@ class Performer:
         delay = max(draw.uniform(0, bound), failed.retry_after or 0.0)
         deadline = run.deadline
         too_long = delay > retry.max_delay or (deadline is not None and self._outside.clock.time() + delay > deadline)
-        return replace(failed, delay=None if too_long else delay)
+        return evolve(failed, delay=None if too_long else delay)
 
     async def _run_tools(self, effect: RunTools, run: RunState) -> Event:
         assert self.stop is not None  # noqa: S101 - whoever begins the effect has made it
@@ -262,4 +263,4 @@ def _priced(reply: Reply, client: ModelClient) -> Reply:
     if reply.cost is not None or usage is None or usage.input_tokens is None or usage.output_tokens is None:
         return reply
     price = client.price
-    return replace(reply, cost=price.of(usage.input_tokens, usage.output_tokens)) if price else reply
+    return evolve(reply, cost=price.of(usage.input_tokens, usage.output_tokens)) if price else reply

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from turnstile.core.errors import NoRow, UsageError
 from turnstile.core.events import RunStarted
 from turnstile.core.fold import fold
 from turnstile.core.history import History
+from turnstile.core.values import evolve
 from turnstile.driver.perform import Outside
 
 
@@ -20,7 +19,7 @@ async def going_on(outside: Outside, start: RunStarted) -> RunStarted:
     assert start.session is not None  # noqa: S101 - who calls has asked
     newest = await outside.store.newest(start.session)
     if newest is None:
-        return replace(start, previous="")
+        return evolve(start, previous="")
     records = await outside.store.load(newest)
     try:
         said = fold(outside.machine, (record.event for record in records)).messages
@@ -29,4 +28,4 @@ async def going_on(outside: Outside, start: RunStarted) -> RunStarted:
             f"session {start.session!r} cannot go on: its run {newest!r} was made by another machine than this agent's"
         )
         raise UsageError(msg) from error
-    return replace(start, history=History.of(said)[:], previous=newest)
+    return evolve(start, history=History.of(said)[:], previous=newest)

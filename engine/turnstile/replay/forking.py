@@ -7,7 +7,6 @@ would take the conversation's place; what was said before stands in its own firs
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from turnstile.agent import Agent, Models, nature_of
@@ -26,6 +25,7 @@ from turnstile.core.fold import fold
 from turnstile.core.messages import ToolResult
 from turnstile.core.run_state import RunState, at_work
 from turnstile.core.step import note, step
+from turnstile.core.values import evolve
 from turnstile.driver import changed
 from turnstile.driver.keeper import summary_of
 from turnstile.ports import Letter, Record, Store
@@ -76,8 +76,8 @@ async def fork(
     _check_results(shared, results or {}, at)
     start = _start(whole, at, agent, model, prompt, accept_changes=accept_changes)
     if new_run_id is not None:
-        start = replace(start, run_id=new_run_id)
-    edited = [record._replace(event=_with(record.event, results or {})) for record in shared]
+        start = evolve(start, run_id=new_run_id)
+    edited = [evolve(record, event=_with(record.event, results or {})) for record in shared]
     edited[0] = Record(start, now)
     digests = replay(edited, agent.machine).digests
     begun = replay(_digested(edited, digests), agent.machine)
@@ -135,7 +135,7 @@ def _start(
     prices = start.prices
     if clients is not None:
         prices = tuple(None if limits.cost is None else client.price for client in clients)
-    return replace(
+    return evolve(
         start,
         run_id=another_id(),
         prompt=start.prompt if prompt is None else prompt,
@@ -155,12 +155,12 @@ def _with(event: Event, contents: Mapping[str, str]) -> Event:
     """An event that brings results, with some of their contents replaced."""
 
     def other(result: ToolResult) -> ToolResult:
-        return replace(result, content=contents.get(result.call_id, result.content))
+        return evolve(result, content=contents.get(result.call_id, result.content))
 
     if isinstance(event, CallFinished):
-        return replace(event, result=other(event.result))
+        return evolve(event, result=other(event.result))
     if isinstance(event, ToolsFinished):
-        return replace(event, results=tuple(map(other, event.results)))
+        return evolve(event, results=tuple(map(other, event.results)))
     return event
 
 
@@ -184,8 +184,8 @@ def _digested(records: Sequence[Record], digests: Iterable[str]) -> Iterator[Rec
     for record in records:
         event = record.event
         if isinstance(event, EffectBegun) and event.request:
-            event = replace(event, request=next(new, event.request))
-        yield record._replace(event=event)
+            event = evolve(event, request=next(new, event.request))
+        yield evolve(record, event=event)
 
 
 def _settled(begun: Replay, now: float) -> Iterator[Record]:

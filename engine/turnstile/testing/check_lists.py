@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from turnstile.core.errors import NoSuchRun, RunExists, RunIsLeased
 from turnstile.core.events import Cancelled, MessageInjected
+from turnstile.core.values import evolve
 from turnstile.ports import Record, RunEntry, Summary
 from turnstile.testing.store_case import ENDED, LIVE, Case, Check, new_name, refused, same
 
@@ -23,12 +22,12 @@ async def an_entry_tells_how_a_run_stands(case: Case) -> None:
     same(entry.prompt.startswith("Is it warm?"), True)
     same((entry.prompt.isprintable(), entry.prompt[_MOST_OF_PROMPT:]), (True, ""))
     expected = RunEntry(lease.run_id, "checked", session, "", 1.5, 3.5, 3, stands)
-    same(replace(entry, prompt="", holder=""), expected)
+    same(evolve(entry, prompt="", holder=""), expected)
     same(await case.store.entry(lease.run_id), entry)
     same(await case.store.entry(new_name()), None)
     await case.end(lease)
     [entry] = await case.other.runs(session=session)
-    same(replace(entry, prompt=""), replace(expected, summary=ENDED))
+    same(evolve(entry, prompt=""), evolve(expected, summary=ENDED))
 
 
 async def lists_are_newest_first(case: Case) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 
 from turnstile.core.errors import ConfigurationError, UsageError
 from turnstile.core.events import ModelFailed
 from turnstile.core.limits import Price
 from turnstile.core.messages import Reply, ToolCall
 from turnstile.core.strict_json import JsonValue
+from turnstile.core.values import evolve
 from turnstile.ports import Delta, ModelRequest
 
 Said = str | Reply | ModelFailed | ToolCall | Sequence[ToolCall]
@@ -130,7 +130,7 @@ def _reply(said: object, place: int) -> Reply | ModelFailed:
             f"entry {place + 1} is {said!r}"
         )
     ids = [each.id or f"call_{place + 1}_{number}" for number, each in enumerate(said.calls, 1)]
-    return replace(said, calls=tuple(replace(each, id=new) for each, new in zip(said.calls, ids, strict=True)))
+    return evolve(said, calls=tuple(evolve(each, id=new) for each, new in zip(said.calls, ids, strict=True)))
 
 
 def _last(request: ModelRequest) -> str:

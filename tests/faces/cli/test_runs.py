@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from turnstile.agent import Agent
 from turnstile.cli.runs import _found, moment
 from turnstile.core.limits import Limits, Price
 from turnstile.core.messages import Reply, Usage
+from turnstile.core.values import evolve
 from turnstile.replay import read_exports
 from turnstile.stores import SQLiteStore
 from turnstile.testing import FrozenClock, ScriptedModel
@@ -281,7 +281,7 @@ async def test_an_audit_finds_no_fault_with_a_run_that_goes_on(folder: Path) -> 
         assert (found.problem, found.records > listed.records) == ("", True)
         now = await store.entry("three")
         assert now is not None
-        lying = replace(now, summary=now.summary._replace(turns=9))
+        lying = evolve(now, summary=evolve(now.summary, turns=9))
         assert "the summary was" in (await _found(store, lying, None)).problem
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +14,8 @@ from turnstile.core.effects import RunTools
 from turnstile.core.events import RunStarted, Verdict
 from turnstile.core.limits import Limits
 from turnstile.core.messages import Reply, ToolCall, ToolResult
-from turnstile.core.run_state import RunState, begin_run, evolve
+from turnstile.core.run_state import RunState, begin_run
+from turnstile.core.values import evolve
 from turnstile.ports import Notice, ToolBatch, ToolWork
 from turnstile.shell.toolbox import Toolbox
 
@@ -89,7 +89,7 @@ class Stage:
         batch = await self.box.run(RunTools(asked.calls, self.box.vet(asked, self.run, self.memo)), self.work())
         known = {result.call_id: result for result in (*self.receipts, *batch.event.results)}
         results = tuple(known[call.id] for call in asked.calls)
-        return ToolBatch(replace(batch.event, results=results), batch.raised)
+        return ToolBatch(evolve(batch.event, results=results), batch.raised)
 
 
 def reply(*calls: tuple[str, str]) -> Reply:

@@ -6,12 +6,13 @@ something: an answer whose calls or content cannot be read is a failure, never a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from turnstile.core.errors import InvalidJSON
 from turnstile.core.events import ModelFailed
 from turnstile.core.messages import Reply, ToolCall, Usage
 from turnstile.core.strict_json import JsonValue, loads
+from turnstile.core.values import evolve
 from turnstile.shell.models.answer import Answer
 from turnstile.shell.models.error_body import read_error
 from turnstile.shell.models.failures import failed_answer, failed_body, unreadable
@@ -80,7 +81,7 @@ def read_body(
         reply = _read(body, answer, clean, now, how)
     except _Unreadable as error:
         return unreadable(str(error), answer, clean)
-    return replace(reply, finish="length") if isinstance(reply, Reply) and _was_cut(reply, limit) else reply
+    return evolve(reply, finish="length") if isinstance(reply, Reply) and _was_cut(reply, limit) else reply
 
 
 def _read(body: JsonValue, answer: Answer, clean: Redactor, now: float, how: Reading) -> Reply | ModelFailed:

@@ -11,6 +11,7 @@ from turnstile.core.events import ModelFailed
 from turnstile.core.limits import Price
 from turnstile.core.messages import Reply
 from turnstile.core.strict_json import JsonValue
+from turnstile.core.values import evolve
 from turnstile.ports import Delta, ModelRequest
 from turnstile.shell.models import prompted
 from turnstile.shell.models.address import address_of, headers_of
@@ -115,7 +116,7 @@ class OpenAIChat:
         if reply.text and (is_prompted or not answer.streamed):
             progress(Delta("text", reply.text))
         cost = self._pricing.cost(reply.usage)
-        return reply if cost is None else replace(reply, cost=cost)
+        return reply if cost is None else evolve(reply, cost=cost)
 
     def _with_calls(self, reply: Reply, request: ModelRequest) -> Reply | ModelFailed:
         """The reply with the calls that stand in its text, where tools were offered and none was called."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 from turnstile.core.errors import InvalidJSON
 from turnstile.core.events import ModelFailed
 from turnstile.core.messages import Exchange, Reply, ToolCall, ToolSpec
 from turnstile.core.strict_json import JsonValue, loads
+from turnstile.core.values import evolve
 from turnstile.ports import ModelRequest
 from turnstile.shell.models.json_text import dumps
 from turnstile.shell.models.schema_forms import inlined
@@ -107,11 +107,11 @@ def read(reply: Reply, *, names: Sequence[str], typed: bool = False) -> Reply | 
         return _malformed(f"no valid JSON: {error}")
     match value:
         case {"answer": answer, **rest} if not rest:
-            return replace(reply, text=answer if isinstance(answer, str) and not typed else _text(answer))
+            return evolve(reply, text=answer if isinstance(answer, str) and not typed else _text(answer))
         case {"calls": [_, *_] as entries, **rest} if not rest:
             calls = [_call(entry, names) for entry in entries]
             if all(calls):
-                return replace(reply, text="", calls=tuple(filter(None, calls)), finish="tool_calls")
+                return evolve(reply, text="", calls=tuple(filter(None, calls)), finish="tool_calls")
     return _malformed(f"the reply fits neither form; it began {text[:80]!r}")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import replace
 
 from turnstile.core.errors import InvalidJSON
 from turnstile.core.messages import Reply, ToolCall
 from turnstile.core.strict_json import loads
+from turnstile.core.values import evolve
 from turnstile.shell.models.json_text import as_dict, as_text, dumps
 
 SUSPECTED = "suspected_text_tool_call"
@@ -30,9 +30,9 @@ def with_text_calls(reply: Reply, tools: Collection[str], *, run: bool) -> Reply
     """
     if run and (found := _calls(reply.text, tools)):
         text, calls = found
-        return replace(reply, text=text, calls=calls, finish="tool_calls" if reply.finish == "stop" else reply.finish)
+        return evolve(reply, text=text, calls=calls, finish="tool_calls" if reply.finish == "stop" else reply.finish)
     begins = reply.text.lstrip().startswith(_MARKS)
-    return replace(reply, flags=(*reply.flags, SUSPECTED)) if begins else reply
+    return evolve(reply, flags=(*reply.flags, SUSPECTED)) if begins else reply
 
 
 def _calls(text: str, tools: Collection[str]) -> tuple[str, tuple[ToolCall, ...]] | None:

@@ -8,17 +8,17 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from turnstile.core.errors import StopRun
 from turnstile.core.messages import ResultStatus, ToolCall
+from turnstile.core.values import Struct
 from turnstile.shell.toolbox.text import Unwritable, described, flattened, whole, written
 from turnstile.shell.toolbox.threads import begin
 from turnstile.shell.toolbox.vetting import AnyTool
 from turnstile.tools import ToolContext
 
 
-class Outcome(NamedTuple):
+class Outcome(Struct, frozen=True):
     """What came of a call.
 
     Attributes:

@@ -66,14 +66,14 @@ def whole(text: str) -> str:
 
 
 def _json(value: object) -> str:
-    from pydantic_core import to_json  # loaded when a tool first gives something other than text
+    import pydantic_core  # loaded when a tool first gives something other than text
 
     _refuse_iterator(value)
     try:
-        return to_json(value, inf_nan_mode="strings", fallback=_by_type).decode()
+        return pydantic_core.to_json(value, inf_nan_mode="strings", fallback=_by_type).decode()
     except Exception as first:  # noqa: BLE001 - a value's own serialiser may raise anything
         try:
-            return to_json(_mended(value), inf_nan_mode="strings", fallback=_by_type).decode()
+            return pydantic_core.to_json(_mended(value), inf_nan_mode="strings", fallback=_by_type).decode()
         except Exception as error:  # noqa: BLE001 - the same
             reason = str(first if isinstance(error, RecursionError) else error)
             raise Unwritable(_WRAPPING.sub("", reason)) from None

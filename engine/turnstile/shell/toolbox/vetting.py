@@ -10,11 +10,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from turnstile.core.errors import InvalidJSON
 from turnstile.core.messages import ToolCall
 from turnstile.core.strict_json import JsonValue, digest, loads
+from turnstile.core.values import Struct
 from turnstile.shell.toolbox.text import preview, whole
 from turnstile.tools import Tool
 
@@ -25,7 +26,7 @@ NAMES_LISTED = 50
 PREVIEW_CHARS = 300
 
 
-class Finding(NamedTuple):
+class Finding(Struct, frozen=True):
     """What was found out about a call.
 
     Attributes:
