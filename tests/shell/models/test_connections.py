@@ -26,6 +26,7 @@ from turnstile.shell.models.socket_stream import MOST_UNREAD, connect
 
 BODY = b'{"choices": [{"index": 0, "message": {"content": "done"}}]}'
 DONE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
+LAST = DONE.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 TIRED = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"  # HAProxy says so, unasked
 SECONDS = 10  # that a test waits for something that has surely gone wrong by then
 
@@ -132,7 +133,7 @@ def authority() -> trustme.CA:
 
 @contextmanager
 def encrypted(authority: trustme.CA, name: str, connections: int) -> Iterator[int]:
-    """The port of a server that answers one request on each of some encrypted connections, and then just closes."""
+    """The port of a server that answers one request on each of some encrypted connections, and closes them."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(name).configure_cert(context)
     ended: Future[None] = Future()
@@ -142,7 +143,7 @@ def encrypted(authority: trustme.CA, name: str, connections: int) -> Iterator[in
             with context.wrap_socket(connection, server_side=True) as stream:
                 while not stream.recv(65536).endswith(b"}"):
                     pass
-                stream.sendall(DONE)
+                stream.sendall(LAST)
         except OSError:
             connection.close()  # the client did not like the certificate
 
