@@ -24,9 +24,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
 import transitions
 
@@ -41,8 +40,7 @@ PerformEffect = Callable[[RunState], Awaitable[Event]]
 OWN_EFFECTS = ("CallModel", "RunTools", "AskHuman")
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """A row that was tried and not taken, with its first guard that said no."""
 
     row: str
@@ -127,6 +125,7 @@ class Machine:
         _check_states(self.states, self.performs)
         _check_ways(self, _check_rows(self.rows, self))
         self._machine = self._built()
+        self._refused: dict[tuple[Refusal, ...], tuple[Refusal, ...]] = {}  # each once, for all the moves that have it
 
     def state(self, name: str) -> State:
         """The state of that name."""
@@ -158,7 +157,8 @@ class Machine:
             trigger.trigger(cursor)
         if cursor.taken is None:
             raise NoRow(run.state, name, tuple((refusal.row, refusal.guard) for refusal in cursor.refused))
-        return cursor.taken, tuple(cursor.refused)
+        refused = tuple(cursor.refused)
+        return cursor.taken, self._refused.setdefault(refused, refused)
 
     def extend(
         self,

@@ -31,6 +31,8 @@ class RequestDigests:
         start: The run's first record.
     """
 
+    __slots__ = ("_begun", "_hash", "_ranges")
+
     def __init__(self, start: RunStarted) -> None:
         fixed = _line(
             [

@@ -55,8 +55,8 @@ class Keeper:
         self._creating: asyncio.Future[None] | None = None
         self._regaining: asyncio.Future[None] | None = None
         self._lease: Lease | None = None
-        self._arrived: list[Record] = []  # receipts that the state does not have yet
-        self._owed: list[Record] = []  # receipts that it has, and the store has not
+        self._arrived: tuple[Record, ...] = ()  # receipts that the state does not have yet
+        self._owed: tuple[Record, ...] = ()  # receipts that it has, and the store has not
         self._flushing: asyncio.Task[None] | None = None
         self._is_in_doubt = False  # whether the last write failed, which may have been kept all the same
 
@@ -176,13 +176,13 @@ class Keeper:
 
     def receipt(self, result: ToolResult, at: float) -> None:
         """Keep a call's result soon; what is kept next has it before it."""
-        self._arrived.append(Record(CallFinished(result), at))
+        self._arrived += (Record(CallFinished(result), at),)
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.get_running_loop().create_task(self.flush())
 
     def collect(self) -> None:
         """Have the receipts in the state that have come; whoever writes next keeps them."""
-        arrived, self._arrived = self._arrived, []
+        arrived, self._arrived = self._arrived, ()
         self._owed += arrived
         self.noted(record.event for record in arrived)
 
@@ -203,10 +203,10 @@ class Keeper:
         self, records: Sequence[Record], after: RunState, letters: Sequence[int], then: Callable[[], None]
     ) -> None:
         assert self._lease is not None  # noqa: S101 - nothing is written before the run is opened
-        owed = tuple(self._owed)
+        owed = self._owed
 
         def kept() -> None:
-            del self._owed[: len(owed)]
+            self._owed = self._owed[len(owed) :]
             self._is_in_doubt = False
             then()
 

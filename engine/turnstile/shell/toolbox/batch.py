@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -35,6 +34,25 @@ class Batch:
         given_up: Keeps the tasks that were given up until they end, for asyncio itself does not.
     """
 
+    __slots__ = (
+        "_aborted",
+        "_advancing",
+        "_cancelled",
+        "_context",
+        "_given_up",
+        "_grace",
+        "_halted",
+        "_idle",
+        "_loop",
+        "_monotonic",
+        "_owner",
+        "_raised",
+        "_results",
+        "_running",
+        "_waiting",
+        "_work",
+    )
+
     def __init__(
         self,
         results: list[ToolResult | None],
@@ -46,7 +64,7 @@ class Batch:
         given_up: set[asyncio.Task[None]],
     ) -> None:
         self._results = results
-        self._waiting = deque(jobs)
+        self._waiting = [*jobs]  # a few: a deque takes ten times the memory
         self._running: dict[int, Job] = {}
         self._work = work
         self._grace = grace
@@ -100,7 +118,7 @@ class Batch:
                 break
             if self._running and (self._waiting[0].tool.sequential or self._runs_alone()):
                 break
-            self._start(self._waiting.popleft())
+            self._start(self._waiting.pop(0))
         self._advancing = False
         if not self._waiting and not self._running and not self._idle.done():
             self._idle.set_result(None)
@@ -181,7 +199,7 @@ class Batch:
         if self._halted:
             return
         self._halted = why
-        waiting, self._waiting = self._waiting, deque()
+        waiting, self._waiting = self._waiting, []
         for job in waiting:
             self._settle(job, Outcome(f"not run: {why}", "not_run"))
         for job in [*self._running.values()]:
