@@ -144,11 +144,17 @@ class Writer:
         self._unsure.pop(run_id, None)
 
     def _work(self) -> None:
-        while arrived := self._arrived():
-            jobs = [job for job in arrived if job is not None]
-            if jobs:
-                self._commit(jobs)
-                self._tell(jobs)
+        while self._settled():
+            pass
+
+    def _settled(self) -> bool:
+        """Whether anything came, and is written; the thread that waits for more holds nothing of it alive."""
+        arrived = self._arrived()
+        jobs = [job for job in arrived if job is not None]
+        if jobs:
+            self._commit(jobs)
+            self._tell(jobs)
+        return bool(arrived)
 
     def _arrived(self) -> list[_Job[Any] | None]:
         """All that is waiting, or comes in a moment: a thread that waits already is woken sooner than one is called.
