@@ -10,6 +10,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from turnstile.core.errors import StoreError, TurnstileError, UsageError
 from turnstile.core.events import CallFinished, Event, RunStarted
@@ -102,7 +103,8 @@ class Keeper:
     def __del__(self) -> None:
         """Let others have a run that is forgotten; a process that ends holds nothing any more."""
         if self._holds and not sys.is_finalizing():
-            self.release()
+            with suppress(UsageError):  # nor does one that was forked: the lease is its parent's
+                self.release()
 
     async def regain(self, deliver: Deliver) -> None:
         """Have the run again after it was let go, if nobody had it meanwhile.

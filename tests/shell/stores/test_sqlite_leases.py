@@ -2,6 +2,9 @@
 
 import asyncio
 import gc
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -198,6 +201,78 @@ async def test_a_store_let_go_without_closing_ends_its_lease_thread(path: Path) 
                 await asyncio.sleep(0.001)
             else:
                 break
+
+
+def test_a_run_forgotten_while_a_pool_is_locked_holds_nobody_up(path: Path) -> None:
+    """The collector may let go of a run in the middle of anything: whoever waited for a lock there would hang."""
+    script = """
+import asyncio, gc, sys
+from concurrent.futures import ThreadPoolExecutor
+from turnstile.core.errors import RunIsLeased
+from turnstile.core.events import RunStarted
+from turnstile.core.run_state import begin_run
+from turnstile.driver.keeper import Keeper
+from turnstile.ports import Record
+from turnstile.stores import SQLiteStore
+
+class Named(str):
+    def __str__(self):  # called by the pool, which holds the lock of all pools
+        gc.collect()
+        return "named"
+
+async def main():
+    async with SQLiteStore(sys.argv[1], lease=3600.0) as store, SQLiteStore(sys.argv[1]) as other:
+        begun = RunStarted("run", "prompt")
+        keeper = Keeper(store, begin_run(begun))
+        await keeper.create(Record(begun), print)
+        while store._writer._working:  # a thread that is at work need not be called
+            await asyncio.sleep(0.001)
+        gc.disable()
+        cycle = [keeper]
+        cycle.append(cycle)
+        del keeper, cycle
+        with ThreadPoolExecutor(thread_name_prefix=Named("pool")) as pool:
+            pool.submit(int).result()
+        while True:
+            try:
+                return other.release(await other.claim("run", print))
+            except RunIsLeased:
+                await asyncio.sleep(0.001)
+
+asyncio.run(main())
+"""
+    command = [sys.executable, "-c", script, str(path)]
+    subprocess.run(command, env=dict(os.environ), check=True, timeout=30)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_run_forgotten_in_a_fork_or_at_the_very_end_says_nothing(path: Path) -> None:
+    """Python prints what is raised there, and nobody can do anything about it."""
+    script = """
+import asyncio, atexit, os, sys
+from turnstile.core.events import RunStarted
+from turnstile.core.run_state import begin_run
+from turnstile.driver.keeper import Keeper
+from turnstile.ports import Record
+from turnstile.stores import SQLiteStore
+
+async def main():
+    begun = RunStarted("run", "prompt")
+    keepers.append(Keeper(SQLiteStore(sys.argv[1]), begin_run(begun)))
+    await keepers[0].create(Record(begun), print)
+
+keepers = []
+asyncio.run(main())
+child = os.fork()
+if not child:
+    keepers.clear()
+    os._exit(0)
+os.waitpid(child, 0)
+atexit.register(keepers.clear)
+"""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, str(path)]
+    ended = subprocess.run(command, env=dict(os.environ), check=True, capture_output=True, text=True)
+    assert not ended.stderr
 
 
 async def test_letters_of_another_process_are_noticed(path: Path) -> None:

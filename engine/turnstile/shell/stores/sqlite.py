@@ -174,8 +174,7 @@ class SQLiteStore(Reading):
         if self._closed:  # which released it
             return
         self._check_usable()
-        self._held.remove(lease)
-        self._writer.leave(lambda connection: self._leases.give_back(connection, lease))
+        self._held.give_back(lease, lambda connection: self._leases.give_back(connection, lease))
 
     async def post(self, run_id: str, event: Event) -> str:
         """Put a letter into a run's mailbox, for whoever holds its lease or will; gives that holder, for people.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import apsw
@@ -19,7 +20,7 @@ from turnstile.ports import Deliver, Lease, Letter
 from turnstile.shell.stores.holder import boot_clock
 from turnstile.shell.stores.letters import refuse_other_letters
 from turnstile.shell.stores.sqlite_file import Channel
-from turnstile.shell.stores.sqlite_writer import Writer
+from turnstile.shell.stores.sqlite_writer import Write, Writer
 
 PAUSE = 0.2  # seconds between two looks at the mailbox: a person who cancels a run should not notice them
 
@@ -53,7 +54,7 @@ class HeldLeases:
         self._lock = threading.Lock()
         self._held: dict[Lease, _Held] = {}
         self._thread: threading.Thread | None = None
-        self._end = threading.Event()
+        self._bell: SimpleQueue[Callable[[], None] | None] = SimpleQueue()  # what the thread does at once; None ends it
         self._renewed = 0.0
         self._polling: Future[None] | None = None
         self._polled: tuple[apsw.Connection, int] | None = None
@@ -66,9 +67,8 @@ class HeldLeases:
             self._held[lease] = _Held(deliver)
             self._polled = None  # it may have letters that were passed over before
             if self._thread is None:
-                self._end.clear()
                 pause = min(PAUSE, self._ttl / 6)
-                work = weakref.ref(self), self._end, pause
+                work = weakref.ref(self), self._bell, pause
                 self._thread = threading.Thread(target=_watch, args=work, name="turnstile-store-leases", daemon=True)
                 self._thread.start()
 
@@ -77,13 +77,25 @@ class HeldLeases:
         with self._lock:
             self._held.pop(lease, None)
 
+    def give_back(self, lease: Lease, write: Write[None]) -> None:
+        """Hold a lease no longer, if it is held, and have that written.
+
+        It takes no lock, nor calls who does: the garbage collector may call it, for a run that is forgotten, in the
+        middle of anything, and whoever holds the lock may be the thread that waits here. So the leases' own thread,
+        which is there as long as any is held, has the writer go on.
+        """
+        if lease in self._held:
+            if self._writer.put(write):
+                self._bell.put(self._writer.rouse)
+            self._held.pop(lease, None)
+
     def close(self) -> list[Lease]:
         """Hold nothing any more, and end the thread; gives what was held."""
         with self._lock:
             leases = list(self._held)
             self._held.clear()
             thread = self._thread
-        self._end.set()
+        self._bell.put(None)
         if thread is not None:
             thread.join()
         return leases
@@ -91,9 +103,12 @@ class HeldLeases:
     def round(self) -> bool:
         """Renew what it is time to renew, and have the mailbox looked at; whether any lease is held."""
         with self._lock:
-            if not self._held:
+            is_over = not self._held
+            if is_over:
                 self._thread = None
-                return False
+        if is_over:
+            self._writer.rouse()  # the bell is not heard any more
+            return False
         now = time.monotonic()
         if now - self._renewed >= self._ttl / 3:
             self._renewed = now
@@ -144,13 +159,23 @@ class HeldLeases:
             held.deliver(letter)
 
 
-def _watch(leases: Callable[[], HeldLeases | None], end: threading.Event, pause: float) -> None:
+def _watch(leases: Callable[[], HeldLeases | None], bell: SimpleQueue[Callable[[], None] | None], pause: float) -> None:
     """What the thread does, until nothing is held, or the store or the process is gone."""
-    while not end.wait(pause):
-        held = leases()
-        try:
-            if held is None or not held.round():
+    is_there = True
+    with suppress(RuntimeError):  # the interpreter is ending, and takes no more work
+        while True:
+            try:
+                asked = bell.get(timeout=pause)
+            except Empty:
+                if not is_there:  # what the store was asked as it went has been heard, too
+                    return
+            else:
+                if asked is None:
+                    return
+                asked()
+                del asked  # it holds the writer
+            held = leases()
+            is_there = held is not None
+            if held is not None and not held.round():
                 return
-        except RuntimeError:  # the interpreter is ending, and takes no more work
-            return
-        del held
+            del held

@@ -113,17 +113,26 @@ class Writer:
         """Have something written that nobody waits for, and that no journal misses when it fails; from any thread."""
         self._enqueue(_Job(None, write, None))
 
-    def _enqueue(self, job: _Job[Any]) -> None:
+    def put(self, write: Write[None]) -> bool:
+        """As `leave`, but takes no lock; whether who may take one has to `rouse` the thread."""
+        self._waiting.put(_Job(None, write, None))
+        return not self._working
+
+    def rouse(self) -> None:
+        """Have what is waiting written."""
         with self._lock:
-            self._waiting.put(job)
-            if not self._working:
+            if not self._working and not self._waiting.empty():
                 self._channel.submit(self._work)
                 self._working = True
+
+    def _enqueue(self, job: _Job[Any] | None) -> None:
+        self._waiting.put(job)
+        self.rouse()
 
     def close(self) -> None:
         """Have the thread go on to what else it was given as soon as all is written."""
         self._stays = 0.0
-        self._waiting.put(None)
+        self._enqueue(None)
 
     def check(self, run_id: str) -> None:
         """Refuse to write after a record that may be missing.
@@ -163,7 +172,8 @@ class Writer:
         """
         with suppress(queue.Empty):
             return [self._waiting.get(timeout=self._stays), *self._others()]
-        with self._lock:  # which is held by who puts something there
+        with self._lock:
+            self._working = False  # who puts something there from now on has the thread called anew
             jobs = self._others()
             self._working = bool(jobs)
         return jobs
