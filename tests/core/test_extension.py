@@ -18,7 +18,7 @@ from turnstile.core.messages import Reply, ToolCall, ToolResult
 from turnstile.core.rows import AGAIN, before, row
 from turnstile.core.run_state import RunState, unanswered
 from turnstile.core.states import State, append_results, await_model, execute_tools, failed
-from turnstile.core.values import evolve
+from turnstile.core.values import Value, evolve
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +113,25 @@ def test_an_extended_machine_is_explored_unasked() -> None:
     taken = {name for name, times in report.taken if times}
     assert {"run_tools", "review", "reviewed", "rejected", "review_lost"} <= taken
     assert {finding.kind for finding in report.findings} == {"dead row"}, str(report)  # rows of the other starts
+
+
+class Weighed(Event, Value, frozen=True):
+    """An event of the engine's own kind."""
+
+    codec_name: ClassVar[str] = "acme.weighed"
+    weight: int
+    calls: tuple[ToolCall, ...] = ()
+
+    def apply(self, run: RunState) -> RunState:
+        """Change nothing."""
+        return run
+
+
+def test_an_event_may_be_of_the_engine_s_own_kind() -> None:
+    """An author who makes thousands of them need not pay for dataclasses."""
+    weighing = loop.extend(rows=[before("cancelled", row("weighed", await_model, Weighed, [], failed))])
+    event = Weighed(3, (ToolCall("a", "pay", "{}"),))
+
+    assert trace(weighing, [START, event])[-1].row == "weighed"
+    assert Codec.of(weighing).decode(Codec.of(weighing).encode(event)) == event
+    assert ("weighed", True) in {(name, times > 0) for name, times in explore(weighing, starts=STARTS[2:3]).taken}

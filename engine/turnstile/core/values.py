@@ -50,7 +50,10 @@ def is_record(kind: object) -> TypeGuard[type]:
 def fields_of(kind: type) -> tuple[Field, ...]:
     """The fields of a type that `is_record`, in their order."""
     if issubclass(kind, Struct):
-        return tuple(Field(field.name, field.required) for field in msgspec.structs.fields(kind))
+        by_place = kind.__match_args__
+        return tuple(
+            Field(field.name, field.required, field.name not in by_place) for field in msgspec.structs.fields(kind)
+        )
     return tuple(
         Field(field.name, field.default is MISSING and field.default_factory is MISSING, field.kw_only is True)
         for field in fields(cast("type", kind))
