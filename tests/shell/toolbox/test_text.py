@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, computed_field
 
 from turnstile.core.errors import StopRun
+from turnstile.core.messages import Attachment, UserTurn
 from turnstile.shell.toolbox.text import Unwritable, described, fit, flattened, preview, whole, written
 
 
@@ -109,6 +110,8 @@ def nested(depth: int) -> list[object]:
         (Plain(word="\ud83d\ude00"), '{"word":"😀"}'),
         ([Plain(word="\ud83d"), 1], '[{"word":"\ufffd"},1]'),
         (Raw(b"\xff", "\ud83d"), '{"data":"_w==","text":"\ufffd"}'),
+        (Attachment("a/b", "eA=="), '{"media_type":"a/b","data":"eA==","url":"","name":""}'),
+        ([UserTurn("\ud83d")], '[{"text":"\ufffd","synthetic":false,"attachments":[],"kind":"user"}]'),
     ],
 )
 def test_every_value_has_one_text(value: object, text: str) -> None:

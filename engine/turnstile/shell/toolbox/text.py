@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from turnstile.core.values import Struct, asdict
+
 EMPTY = "(empty)"  # some servers refuse an empty result, and a model takes it for a failure
 LEFT_OUT = "\n[… {:,} of {:,} characters left out …]\n"
 Binary = bytes | bytearray | memoryview
@@ -86,7 +88,9 @@ def _refuse_iterator(value: object) -> None:
 
 
 def _by_type(value: object) -> object:
-    """What pydantic makes of a value by its type: more types have a JSON form so than by looking at the value."""
+    """What is made of a value by its type: more types have a JSON form so than by looking at the value."""
+    if isinstance(value, Struct):  # a value of the engine's own, such as a reply or its usage; pydantic knows none
+        return asdict(value)
     from pydantic import TypeAdapter
 
     try:
