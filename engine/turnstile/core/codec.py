@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import cast, get_args, get_origin, get_type_hints
 
+import msgspec
+
 from turnstile.core.errors import CodecError, ConfigurationError, InvalidJSON
 from turnstile.core.events import EVENTS, RECEIPTS, Event, RunStarted
 from turnstile.core.forms import DEPTH, Misfit, form_of, record_form
@@ -151,8 +153,6 @@ class _Direct:
     """
 
     def __init__(self, kind: type) -> None:
-        import msgspec  # loaded when first needed: importing turnstile stays light
-
         self._kind = kind
         self._names, hints = [field.name for field in fields_of(kind)], get_type_hints(kind)
         known = {name for name in self._names if _is_known(hints[name])}
@@ -207,8 +207,6 @@ _direct = cache(_Direct)
 
 def _is_known(hint: object) -> bool:
     """Whether msgspec knows a type: neither values that refer to their own type, nor unions of our own records."""
-    import msgspec  # as above
-
     try:
         msgspec.json.Decoder(hint)
     except TypeError:

@@ -136,7 +136,7 @@ def _each(converters: Sequence[Callable[[V], W]], values: Sequence[V]) -> list[W
 
 @cache
 def record_form(kind: type) -> Form:
-    """The form of a frozen dataclass: an object of exactly its fields.
+    """The form of a type whose values have fields told by name: an object of exactly its fields.
 
     A field that has a default may be missing when it is read, since a record may be older than the field.
 
