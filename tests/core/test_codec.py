@@ -150,6 +150,8 @@ def test_a_split_surrogate_pair_is_refused() -> None:
         (ModelReplied(Reply(), output={1: 2}), "output", "expected a text; got 1"),  # type: ignore[dict-item]
         (ModelReplied(Reply(), output=[float("inf")]), "output", "expected a finite number; got inf"),
         (ModelReplied(Reply(), output=10**MAX_DIGITS), "output", "expected a whole number of at most 400 characters"),
+        (EffectBegun("", ((0, 10**MAX_DIGITS),)), "items.0.1", "expected a whole number of at most 400 characters"),
+        (ModelFailed("timeout", items=-(10**999)), "items", "expected a whole number of at most 400 characters"),
         (RunStarted("r", "p", tools=(ToolSpec("a", "b", []),)), "tools.0.parameters", "expected a JSON object; got []"),  # type: ignore[arg-type]
         (RunStarted("r", "p", tools=(ToolSpec("a", "b", {"c": ()}),)), "tools.0.parameters", "expected a JSON value"),  # type: ignore[dict-item]
         (ApprovalDecided("a", "allow"), "decision", "expected one of 'rerun', 'result', 'unknown'; got 'allow'"),  # type: ignore[arg-type]
@@ -186,8 +188,8 @@ def test_an_output_as_deep_as_the_decoder_reads_is_written_and_no_deeper() -> No
 @pytest.mark.parametrize("number", [10**MAX_DIGITS - 1, -(10 ** (MAX_DIGITS - 1)) + 1])
 def test_the_biggest_numbers_survive(number: int) -> None:
     """The limit of digits on writing is that on reading, sign included."""
-    event = ModelReplied(Reply(), output=number)
-    assert codec.decode(codec.encode(event)) == event
+    for event in (ModelReplied(Reply(), output=number), EffectBegun("", ((0, number),)), EffectBegun(f"a{number}")):
+        assert codec.decode(codec.encode(event)) == event
 
 
 def test_a_record_too_long_to_be_read_is_not_written() -> None:
@@ -241,6 +243,7 @@ def test_a_text_that_is_no_strict_json_is_refused(text: bytes) -> None:
         (CallFinished(RESULT), b'"3"', b'"\xff"', "not UTF-8"),
         (CallFinished(RESULT), b"0.5", b"1e999", "too large"),
         (ModelFailed("server", status=500), b"500", b"500.0", "expected a whole number"),
+        (ModelFailed("server", status=500), b"500", b"5" * 401, "an integer of 401 digits, at most 400 are read"),
         (ModelReplied(Reply()), b'"output":null', b'"output":{"a":1,"a":2}', "'a' stands twice"),
         (ModelReplied(Reply()), b'"output":null', b'"output":' + b"[" * 90 + b"]" * 90, "nested deeper than 80 levels"),
         (ModelReplied(Reply()), b'"verdicts":[]', b'"verdicts":[{}]', "missing: ['call_id', 'digest']"),

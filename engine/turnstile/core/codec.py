@@ -20,7 +20,7 @@ from turnstile.core.errors import CodecError, ConfigurationError, InvalidJSON
 from turnstile.core.events import EVENTS, RECEIPTS, Event, RunStarted
 from turnstile.core.forms import DEPTH, Misfit, form_of, record_form
 from turnstile.core.machine import Machine
-from turnstile.core.strict_json import JsonValue, loads
+from turnstile.core.strict_json import MAX_DIGITS, JsonValue, loads
 from turnstile.core.values import fields_of, is_record
 
 VERSION = 1
@@ -40,6 +40,8 @@ _ENCODERS = [
     json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, check_circular=False, separators=(",", ":"))
     for ascii_only in (False, True)
 ]
+_HALF = MAX_DIGITS // 2
+_TWO_DIGITS = re.compile(rb"[0-9](?=[0-9])")
 _SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
@@ -177,7 +179,7 @@ class _Direct:
                 given = self._shape(*values)
             written = self._encode(given)
             # What is read again as the same values was of the declared types, and nothing of it was left out.
-            return head + written[1:] if self._decode(written) == given else None
+            return head + written[1:] if self._decode(written) == given and not _is_long_in_digits(written) else None
         except self._failures:
             return None
 
@@ -185,7 +187,7 @@ class _Direct:
         """The event of a record that begins with that head, if it is written as the same bytes."""
         try:
             found = self._decode(record)
-            if head + self._encode(found)[1:] != record:
+            if head + self._encode(found)[1:] != record or _is_long_in_digits(record):
                 return None
             return self._made(found, record) if self._rest else found  # type: ignore[return-value] # the decoder's type
         except self._failures:
@@ -203,6 +205,14 @@ class _Direct:
 
 
 _direct = cache(_Direct)
+
+
+def _is_long_in_digits(record: bytes) -> bool:
+    """Whether a record may hold a number that is too long, which C takes; looked for at a few places of each alone."""
+    if len(record) < MAX_DIGITS or not _TWO_DIGITS.search(record[::_HALF]):
+        return False
+    places = [found.start() * _HALF for found in _TWO_DIGITS.finditer(record[::_HALF])]
+    return any(record[place : place + _HALF].isdigit() for place in places)
 
 
 def _is_known(hint: object) -> bool:
