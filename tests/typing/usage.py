@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_type
 
+from msgspec import Struct
 from pydantic import BaseModel
 
 from turnstile import (
@@ -25,6 +26,7 @@ from turnstile import (
     TurnstileError,
     Usage,
     before,
+    evolve,
     loop,
     row,
     tool,
@@ -129,6 +131,22 @@ def takes(observer: Observer, models: Sequence[ModelClient]) -> None:
 
 
 takes(Printer(), [ScriptedModel(["x"])])
+
+
+class Weighed(Event, Struct, frozen=True):
+    codec_name = "example.weighed"
+    grams: int
+
+    def apply(self, run: RunState) -> RunState:
+        return evolve(run, output=self.grams)
+
+
+def is_heavy(run: RunState, event: Weighed) -> bool:
+    return event.grams > 1_000
+
+
+row("weighed", State("weigh"), Weighed, [is_heavy], State("await_model"))
+assert_type(evolve(Usage(1), output_tokens=2), Usage)
 
 
 class Reviewed(Event):
