@@ -198,6 +198,12 @@ def test_a_record_too_long_to_be_read_is_not_written() -> None:
         codec.encode(Cancelled("a" * MAX_BYTES))
 
 
+def test_what_is_too_long_is_not_read() -> None:
+    """A record from a damaged file must not fill the memory, however well it begins."""
+    with pytest.raises(CodecError, match=r"too long: \d+ bytes, at most 67108864"):
+        codec.decode(b'{"v":1,"type":"Cancelled","why":"%b"}' % (b"a" * MAX_BYTES))
+
+
 @pytest.mark.parametrize(
     ("record", "event", "field", "problem"),
     [
