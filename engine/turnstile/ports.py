@@ -316,8 +316,8 @@ class Store(Protocol):
     def release(self, lease: Lease) -> None:
         """Let others claim the run, after all that was given to `append` is kept. Nobody need wait for it.
 
-        The garbage collector calls it too, for a run that is forgotten: in any thread, and in the middle of anything, so
-        it must not wait for a lock that its own thread may hold.
+        The garbage collector calls it too, for a run that is forgotten: in any thread, and in the middle of anything,
+        so it must not wait for a lock that its own thread may hold.
         """
 
     async def load(self, run_id: str) -> tuple[Record, ...]:
