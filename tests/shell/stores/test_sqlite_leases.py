@@ -14,6 +14,8 @@ import pytest
 
 from turnstile.core.errors import ConfigurationError, RunIsLeased, SessionBusy, StoreError, UsageError
 from turnstile.core.events import Cancelled, EffectBegun, MessageInjected, RunStarted
+from turnstile.core.run_state import begin_run
+from turnstile.driver.keeper import Keeper
 from turnstile.ports import Lease, Letter, Record, Summary
 from turnstile.stores import SQLiteStore
 
@@ -243,6 +245,28 @@ asyncio.run(main())
 """
     command = [sys.executable, "-c", script, str(path)]
     subprocess.run(command, env=dict(os.environ), check=True, timeout=30)
+
+
+async def test_a_run_forgotten_together_with_its_store_holds_nobody_up(path: Path) -> None:
+    """A program that drops all that it had must not wait for the lease's time; the store can still write by then."""
+    begun = RunStarted("run", "prompt")
+    store = SQLiteStore(path, lease=3600.0)
+    keeper = Keeper(store, begin_run(begun))
+    await keeper.create(Record(begun), ignore)
+    while store._writer._working:  # a thread that is at work need not be called
+        await asyncio.sleep(0.001)
+    cycle: list[object] = [keeper]
+    cycle.append(cycle)
+    del store, keeper, cycle
+    gc.collect()
+    async with SQLiteStore(path) as other, asyncio.timeout(30):
+        while True:
+            try:
+                await other.claim("run", ignore)
+            except RunIsLeased:
+                await asyncio.sleep(0.001)
+            else:
+                break
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

@@ -54,7 +54,7 @@ class HeldLeases:
         self._lock = threading.Lock()
         self._held: dict[Lease, _Held] = {}
         self._thread: threading.Thread | None = None
-        self._bell: SimpleQueue[Callable[[], None] | None] = SimpleQueue()  # what the thread does at once; None ends it
+        self._bell: SimpleQueue[bool] = SimpleQueue()  # has the thread rouse the writer, and go on or end
         self._renewed = 0.0
         self._polling: Future[None] | None = None
         self._polled: tuple[apsw.Connection, int] | None = None
@@ -68,7 +68,7 @@ class HeldLeases:
             self._polled = None  # it may have letters that were passed over before
             if self._thread is None:
                 pause = min(PAUSE, self._ttl / 6)
-                work = weakref.ref(self), self._bell, pause
+                work = weakref.ref(self), self._writer.rouse, self._bell, pause
                 self._thread = threading.Thread(target=_watch, args=work, name="turnstile-store-leases", daemon=True)
                 self._thread.start()
 
@@ -86,7 +86,7 @@ class HeldLeases:
         """
         if lease in self._held:
             if self._writer.put(write):
-                self._bell.put(self._writer.rouse)
+                self._bell.put(True)
             self._held.pop(lease, None)
 
     def close(self) -> list[Lease]:
@@ -95,7 +95,7 @@ class HeldLeases:
             leases = list(self._held)
             self._held.clear()
             thread = self._thread
-        self._bell.put(None)
+        self._bell.put(False)
         if thread is not None:
             thread.join()
         return leases
@@ -159,21 +159,26 @@ class HeldLeases:
             held.deliver(letter)
 
 
-def _watch(leases: Callable[[], HeldLeases | None], bell: SimpleQueue[Callable[[], None] | None], pause: float) -> None:
-    """What the thread does, until nothing is held, or the store or the process is gone."""
+def _watch(
+    leases: Callable[[], HeldLeases | None], rouse: Callable[[], None], bell: SimpleQueue[bool], pause: float
+) -> None:
+    """What the thread does, until nothing is held, or the store or the process is gone.
+
+    It holds the writer, not the store: a store that is forgotten together with its runs still writes that they are let
+    go, which needs the writer's thread.
+    """
     is_there = True
     with suppress(RuntimeError):  # the interpreter is ending, and takes no more work
         while True:
             try:
-                asked = bell.get(timeout=pause)
+                goes_on = bell.get(timeout=pause)
             except Empty:
                 if not is_there:  # what the store was asked as it went has been heard, too
                     return
             else:
-                if asked is None:
+                rouse()
+                if not goes_on:
                     return
-                asked()
-                del asked  # it holds the writer
             held = leases()
             is_there = held is not None
             if held is not None and not held.round():
