@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -90,7 +89,7 @@ class Unchecked(OtherRunner):
 
     async def run(self, effect: RunTools, work: ToolWork) -> ToolBatch:
         """Run the calls with their arguments changed meanwhile."""
-        calls = tuple(replace(call, arguments=call.arguments.replace("hello", "goodbye")) for call in effect.calls)
+        calls = tuple(evolve(call, arguments=call.arguments.replace("hello", "goodbye")) for call in effect.calls)
         return await self.inner.run(evolve(effect, calls=calls), work)
 
 

@@ -253,7 +253,7 @@ async def test_a_run_forgotten_together_with_its_store_holds_nobody_up(path: Pat
     store = SQLiteStore(path, lease=3600.0)
     keeper = Keeper(store, begin_run(begun))
     await keeper.create(Record(begun), ignore)
-    while store._writer._working:  # a thread that is at work need not be called
+    while store._writer._working:  # noqa: ASYNC110 - a thread at work need not be called, and tells nobody when it rests
         await asyncio.sleep(0.001)
     cycle: list[object] = [keeper]
     cycle.append(cycle)
