@@ -7,6 +7,8 @@ import gc
 import gzip
 import socket
 import threading
+import traceback
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from itertools import pairwise
@@ -131,6 +133,29 @@ async def test_a_packed_answer_is_unpacked(hello: ModelRequest, *, stream: bool)
         client = OpenAIChat("m", base_url=server.url, stream=stream)
         assert await said(client, hello) == "done"
         await client.aclose()
+
+
+async def test_a_packed_answer_is_refused_before_it_fills_our_memory(hello: ModelRequest) -> None:
+    """64 kilobytes unpack to 64 megabytes, and those of a body that is packed twice to 64 gigabytes."""
+    bomb = gzip.compress(b"[" + b"0," * (4 * MAX_BYTES // 2))
+    with WireServer([{"headers": {"content-encoding": "gzip"}, "raw_hex_chunks": [bomb.hex()]}]) as server:
+        client = OpenAIChat("m", base_url=server.url)
+        tracemalloc.start()
+        try:
+            assert await said(client, hello) == "protocol"
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        await client.aclose()
+    assert most < 2 * MAX_BYTES
+
+
+async def test_an_answer_that_is_packed_twice_is_not_unpacked(ask: Ask) -> None:
+    """No server needs to, and there is no bound to what it unpacks to."""
+    packed = gzip.compress(gzip.compress(b'{"choices": [{"message": {"content": "done"}}]}'))
+    failed = await ask({"headers": {"content-encoding": "gzip, gzip"}, "raw_hex_chunks": [packed.hex()]})
+    assert isinstance(failed, ModelFailed)
+    assert failed.kind == "protocol"
 
 
 def test_connections_close_with_their_event_loop(hello: ModelRequest) -> None:
@@ -283,3 +308,15 @@ async def test_a_proxy_that_cannot_be_used_is_a_clear_error(
     client = OpenAIChat("m", base_url="http://model.invalid/v1")
     with pytest.raises(ConfigurationError, match=r"cannot reach model\.invalid .*mend the proxy variables"):
         await client.reply(hello, lambda delta: None)
+
+
+@pytest.mark.parametrize("rest", ["s3cretword#x@proxy:80", "s3cretword/x@proxy:80", "s3cretword@127.0.0.1:99999"])
+async def test_a_password_in_the_address_of_a_proxy_is_not_told(
+    hello: ModelRequest, monkeypatch: pytest.MonkeyPatch, rest: str
+) -> None:
+    """One that is not quoted is read as a port, and would stand in the error."""
+    monkeypatch.setenv("HTTPS_PROXY", f"http://user:{rest}")
+    client = OpenAIChat("m", base_url="https://model.invalid/v1")
+    with pytest.raises(ConfigurationError, match="the address of the proxy is none") as caught:
+        await client.reply(hello, lambda delta: None)
+    assert "s3cretword" not in "".join(traceback.format_exception(caught.value))

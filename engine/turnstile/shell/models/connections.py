@@ -24,6 +24,7 @@ import httpx
 
 from turnstile.shell.models.socket_stream import connect
 
+LAST_PORT = 65535
 KEPT_IDLE = 55.0  # seconds; most load balancers end an idle connection after 60 (AWS, "Idle connection timeout")
 
 
@@ -76,17 +77,17 @@ class Direct:
 
     def __init__(self, tls: ssl.SSLContext) -> None:
         self._tls = tls
-        self._http: httpcore.AsyncHTTP11Connection | None = None
+        self._http: _Http | None = None
 
     async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
         """Send a request."""
         http = self._http
-        if http is None or http.is_closed() or http.has_expired():
+        if http is None or not http.is_idle() or http.has_expired():
             await self.aclose()
             http = self._http = await self._open(request)
         return await http.handle_async_request(request)
 
-    async def _open(self, request: httpcore.Request) -> httpcore.AsyncHTTP11Connection:
+    async def _open(self, request: httpcore.Request) -> _Http:
         origin = request.url.origin
         tls = self._tls if origin.scheme == b"https" else None
         try:
@@ -94,7 +95,7 @@ class Direct:
                 stream = await connect(origin.host.decode("ascii"), origin.port, tls)
         except TimeoutError:
             raise httpcore.ConnectTimeout from None
-        return httpcore.AsyncHTTP11Connection(origin, stream, KEPT_IDLE)
+        return _Http(origin, stream, KEPT_IDLE)
 
     async def aclose(self) -> None:
         """Close the connection, if it was opened."""
@@ -102,17 +103,26 @@ class Direct:
             await self._http.aclose()
 
 
+class _Http(httpcore.AsyncHTTP11Connection):
+    """One that is not used again when more came than the answer: httpcore would take that for the next answer."""
+
+    def has_expired(self) -> bool:
+        """Whether the connection is of no use any more."""
+        behind_the_answer, _ = self._h11_state.trailing_data
+        return bool(behind_the_answer) or super().has_expired()
+
+
 def connection_maker(url: httpx.URL, *, trust_env: bool) -> Callable[[], Connection]:
     """Makes connections to an address, the way that the environment names if that is trusted.
 
     Raises:
-        ValueError, RuntimeError, OSError, httpx.InvalidURL: That way cannot be used.
+        ValueError, RuntimeError, OSError: That way cannot be used.
     """
     tls = _tls(trust_env=trust_env)
     address = _proxy_for(url, trust_env=trust_env)
     if address is None:
         return functools.partial(Direct, tls)
-    proxy = httpx.Proxy(address)
+    proxy = _proxy_at(address)
     make = functools.partial(
         httpcore.AsyncHTTPProxy if proxy.url.scheme.startswith("http") else httpcore.AsyncSOCKSProxy,
         proxy_url=core_url(proxy.url),
@@ -123,6 +133,18 @@ def connection_maker(url: httpx.URL, *, trust_env: bool) -> Callable[[], Connect
     )
     make()  # which fails where SOCKS is wanted, and not installed
     return make
+
+
+def _proxy_at(address: str) -> httpx.Proxy:
+    try:
+        proxy = httpx.Proxy(address)
+    except httpx.InvalidURL:
+        proxy = None
+    if proxy is None or (proxy.url.port or 0) > LAST_PORT:
+        # what is wrong with it is not said: it may be a part of a password that is not quoted
+        msg = "the address of the proxy is none (a password in it is percent-encoded, and a port is at most 65535)"
+        raise ValueError(msg)
+    return proxy
 
 
 def core_url(url: httpx.URL) -> httpcore.URL:

@@ -42,6 +42,8 @@ _BROKEN = (
     httpcore.UnsupportedProtocol,
     httpx.DecodingError,
 )
+_PACKINGS = ("gzip", "deflate")  # once, and by no other: then there is a bound to what a piece unpacks to
+_PIECE = 4096  # bytes that are unpacked at once; they are 4 MB at the most (zlib's technical details: 1,032 to one)
 _CUT = ("disconnected", "peer closed connection")  # httpcore's words for an answer that ended too soon
 
 
@@ -187,7 +189,7 @@ class Transport:
             stated = int(headers.get("content-length", 0))
             if stated > self._max_bytes:
                 raise self._too_long(str(stated))
-            packed = headers.get("content-encoding", "identity") != "identity"
+            packed = headers.get("content-encoding", "").lower() in _PACKINGS
             async with aclosing(self._unpacked(response) if packed else _as_sent(response)) as chunks:
                 yield Answer(response.status, headers, b""), chunks
         finally:
@@ -257,7 +259,10 @@ def _tell(events: list[Event], listener: Listener, patience: Patience) -> None:
 
 
 class _Packed(httpx.AsyncByteStream):
-    """A packed body that is refused when it is too long as it comes: what follows its end, httpx keeps for ever."""
+    """A packed body in small pieces, refused when it is too long as it comes.
+
+    What follows its end, httpx keeps for ever; and of a piece it unpacks all, however much that is.
+    """
 
     def __init__(self, chunks: AsyncGenerator[bytes], most: int) -> None:
         self._chunks = chunks
@@ -269,7 +274,8 @@ class _Packed(httpx.AsyncByteStream):
             size += len(chunk)
             if size > self._most:
                 raise _TooLong(f"an answer of more than {self._most} packed bytes, no more are read")
-            yield chunk
+            for at in range(0, len(chunk), _PIECE):
+                yield chunk[at : at + _PIECE]
 
     async def aclose(self) -> None:
         """Ask for no more."""
