@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import cast
 
 import httpcore
 import pytest
@@ -22,7 +25,8 @@ from turnstile.core.events import ModelFailed
 from turnstile.core.messages import Reply
 from turnstile.models import OpenAIChat
 from turnstile.ports import ModelRequest
-from turnstile.shell.models.socket_stream import MOST_UNREAD, connect
+from turnstile.shell.models.connections import Direct
+from turnstile.shell.models.socket_stream import MOST_UNREAD, _ends, _first, connect
 
 BODY = b'{"choices": [{"index": 0, "message": {"content": "done"}}]}'
 DONE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
@@ -40,8 +44,9 @@ async def said(client: OpenAIChat, request: ModelRequest) -> str:
 class Leaver:
     """A server that answers one request of each connection, and leaves the connection when it is told to."""
 
-    def __init__(self, last_words: bytes, *, closes: bool) -> None:
+    def __init__(self, last_words: bytes = b"", *, closes: bool, answer: bytes = DONE) -> None:
         self._last_words = last_words
+        self._answer = answer
         self._closes = closes
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._listening.settimeout(SECONDS)
@@ -57,7 +62,7 @@ class Leaver:
                 connection = stack.enter_context(self._listening.accept()[0])
                 while not connection.recv(65536).endswith(b"}"):
                     pass
-                connection.sendall(DONE)
+                connection.sendall(self._answer)
                 self.leave.wait(SECONDS)
                 connection.sendall(self._last_words)
                 if self._closes:
@@ -92,6 +97,102 @@ async def test_a_connection_that_the_server_left_is_opened_anew(
     assert await said(client, hello) == "done"
     await client.aclose()
     await serving
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        pytest.param(DONE.replace(b"done", b"evil"), id="an-answer"),
+        pytest.param(TIRED, id="a-408"),
+        pytest.param(b"\r\n", id="a-line-break"),
+    ],
+)
+async def test_what_comes_behind_an_answer_is_not_the_answer_to_the_next_request(
+    hello: ModelRequest, behind: bytes
+) -> None:
+    """In one packet with an answer it is read with it: one run would get what another's request was answered with."""
+    server = Leaver(closes=False, answer=DONE + behind)
+    server.leave.set()
+    serving = asyncio.create_task(asyncio.to_thread(server.serve, 2))
+    client = OpenAIChat("m", base_url=server.url, stream=False)
+    assert [await said(client, hello) for _ in range(2)] == ["done"] * 2
+    await client.aclose()
+    await serving
+
+
+async def test_a_connection_whose_answer_was_not_read_to_its_end_is_opened_anew() -> None:
+    """A time limit may end just when an answer is whole, before its connection is free: it is no use any more."""
+    server = Leaver(closes=False)
+    server.leave.set()
+    serving = asyncio.create_task(asyncio.to_thread(server.serve, 2))
+    connection = Direct(ssl.create_default_context())
+    headers = [(b"host", b"model.invalid"), (b"content-length", b"1")]
+    request = httpcore.Request(
+        "POST", server.url, headers=headers, content=b"}", extensions={"timeout": {"connect": SECONDS}}
+    )
+    for _ in range(2):
+        response = await connection.handle_async_request(request)
+        assert [part async for part in cast("AsyncIterable[bytes]", response.stream)] == [BODY]
+    await connection.aclose()
+    await serving
+
+
+async def test_a_request_cancelled_while_its_connection_opens_leaves_none_behind() -> None:
+    """Each moment of it: Python warns of a socket that nobody closed, and tests take that for a failure."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        for moments in range(20):
+            opening = asyncio.create_task(connect("127.0.0.1", listening.getsockname()[1], None))
+            for _ in range(moments):
+                await asyncio.sleep(0)
+            opening.cancel()
+            (stream,) = await asyncio.gather(opening, return_exceptions=True)
+            if not isinstance(stream, BaseException):
+                await stream.aclose()
+    gc.collect()
+
+
+@contextmanager
+def unanswered() -> Iterator[tuple[str, int]]:
+    """An address to which no connection can be opened, and none is refused."""
+    with ExitStack() as sockets:
+        listening = sockets.enter_context(socket.socket())
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        address = "127.0.0.1", listening.getsockname()[1]
+        for _ in range(4):  # fill the queue
+            filler = sockets.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(address)
+        yield address
+
+
+def refused() -> tuple[str, int]:
+    """An address at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return "127.0.0.1", listening.getsockname()[1]
+
+
+async def test_an_address_that_does_not_answer_is_not_waited_for() -> None:
+    """Half of the world has an IPv6 that leads nowhere: a host's other address must not wait for it."""
+    with unanswered() as silent, socket.create_server(("127.0.0.1", 0)) as listening:
+        good = listening.getsockname()
+        async with asyncio.timeout(SECONDS):
+            connected = await _first([(socket.AF_INET, address) for address in (silent, refused(), good)])
+        with connected:
+            assert connected.getpeername() == good
+
+
+async def test_when_all_addresses_refuse_each_is_told() -> None:
+    """Who reads of one port only looks at the wrong server."""
+    addresses = [refused(), refused()]
+    with pytest.raises(OSError, match=rf"(?s){addresses[0][1]}.*; .*{addresses[1][1]}"):
+        await _first([(socket.AF_INET, address) for address in addresses])
+
+
+@pytest.mark.parametrize(("host", "family"), [("::1", socket.AF_INET6), ("127.0.0.1", socket.AF_INET)])
+async def test_an_address_that_is_a_number_is_not_looked_up(host: str, family: int) -> None:
+    """A thread to look it up would take longer than the connection."""
+    assert await _ends(host, 80) == [(family, (host, 80))]
 
 
 async def test_a_name_that_no_host_can_have_is_a_network_failure(hello: ModelRequest) -> None:
@@ -157,6 +258,64 @@ def encrypted(authority: trustme.CA, name: str, connections: int) -> Iterator[in
         threading.Thread(target=accept).start()
         yield listening.getsockname()[1]
         ended.result(SECONDS)
+
+
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    """What a client needs to know of an authority."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
+def test_an_encrypted_answer_that_waits_to_be_read_is_whole(authority: trustme.CA, kind: str) -> None:
+    """The loop uvloop throws away what waits for a slow reader when the server closes."""
+    loops = pytest.importorskip(kind)
+    sent = 48 * MOST_UNREAD  # more than the system keeps for a reader, so that some waits with us
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+
+    def serve() -> None:
+        with context.wrap_socket(listening.accept()[0], server_side=True) as stream:
+            stream.recv(1)
+            stream.sendall(b"x" * sent)
+
+    async def read_all() -> int:
+        serving = asyncio.create_task(asyncio.to_thread(serve))
+        stream = await connect("localhost", listening.getsockname()[1], trusting(authority))
+        await stream.write(b"?")
+        received = 0
+        while data := await stream.read(MOST_UNREAD // 4):
+            received += len(data)
+            await asyncio.sleep(0)  # the loop may read on
+        await serving
+        await stream.aclose()
+        return received
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        assert loops.run(read_all()) == sent
+
+
+async def test_an_encrypted_connection_that_broke_is_of_no_use_at_each_moment(authority: trustme.CA) -> None:
+    """The socket is closed first, and asyncio tells us in the next round: a request may come between."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("localhost").configure_cert(context)
+
+        def reset() -> None:
+            with context.wrap_socket(listening.accept()[0], server_side=True) as stream:
+                stream.recv(1)
+                stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+        resetting = asyncio.create_task(asyncio.to_thread(reset))
+        stream = await connect("localhost", listening.getsockname()[1], trusting(authority))
+        stream._transport.write(b"x")
+        usable = True
+        while not stream._closed.is_set():
+            usable = not stream.get_extra_info("is_readable")
+            await asyncio.sleep(0)
+        assert not usable
+        await resetting
 
 
 ASK = """

@@ -8,15 +8,24 @@ together, in one packet if they fit. Time limits are the caller's.
 from __future__ import annotations
 
 import asyncio
+import functools
+import ipaddress
 import selectors
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import zip_longest
 from typing import cast
 
 import httpcore
 
+from turnstile.core.strict_json import MAX_BYTES
+
 MOST_UNREAD = 256 * 1024  # bytes kept before the loop ceases to read; as many as asyncio reads at once
 HEAD_START = 0.25  # seconds for one of a host's addresses before the next is tried too (RFC 8305, section 5)
+_IPV6 = 6
+_End = tuple[int, tuple[object, ...]]
 # Windows has no poll, and everywhere else select knows no more than 1,024 connections
 _Poll: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
@@ -29,13 +38,67 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> SocketStr
     """
     loop = asyncio.get_running_loop()
     create: Callable[..., Awaitable[tuple[asyncio.Transport, SocketStream]]] = loop.create_connection
-    # uvloop's tries one address after the other, and knows no head start
-    ahead = {"happy_eyeballs_delay": HEAD_START} if isinstance(loop, asyncio.BaseEventLoop) else {}
+    # when a server ends an encrypted connection, uvloop throws away what it holds for a reader that it has let wait
+    loses = tls is not None and not isinstance(loop, asyncio.BaseEventLoop)
+    make = functools.partial(SocketStream, MAX_BYTES if loses else MOST_UNREAD)
     try:
-        _, stream = await create(SocketStream, host, port, ssl=tls, **ahead)
+        connected = await _first(await _ends(host, port))
+        _, stream = await create(make, sock=connected, ssl=tls, server_hostname=host if tls else None)
     except (OSError, UnicodeError) as error:  # the latter for a name that none can have
         raise httpcore.ConnectError(str(error)) from error
     return stream
+
+
+async def _ends(host: str, port: int) -> list[_End]:
+    """Where a host may be reached, the kinds of its addresses in turn (RFC 8305, section 4)."""
+    with suppress(ValueError):
+        return [(socket.AF_INET6 if ipaddress.ip_address(host).version == _IPV6 else socket.AF_INET, (host, port))]
+    kinds: dict[int, list[_End]] = {}
+    for family, _, _, _, address in await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        kinds.setdefault(family, []).append((family, address))
+    return [end for ends in zip_longest(*kinds.values()) for end in ends if end]
+
+
+async def _first(ends: list[_End]) -> socket.socket:
+    """A connection to the end that answers first.
+
+    asyncio can do so too, but loses a connection that opens in the moment in which a request is cancelled.
+    """
+    tries: list[asyncio.Task[socket.socket]] = []
+    under_way: set[asyncio.Task[socket.socket]] = set()
+    first = None
+    try:
+        while under_way or len(tries) < len(ends):
+            if len(tries) < len(ends):
+                tries.append(asyncio.create_task(_reached(*ends[len(tries)])))
+                under_way.add(tries[-1])
+            wait = HEAD_START if len(tries) < len(ends) else None
+            done, under_way = await asyncio.wait(under_way, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+            first = next((one for one in done if not one.exception()), None)
+            if first:
+                return first.result()
+        raise OSError("; ".join(dict.fromkeys(str(one.exception()) for one in tries)))
+    finally:
+        for one in tries:
+            if one is not first:
+                one.cancel()
+                one.add_done_callback(_let_go)
+
+
+async def _reached(family: int, address: tuple[object, ...]) -> socket.socket:
+    connected = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # for TCP only asyncio sends at once
+    try:
+        connected.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connected, address)
+    except BaseException:
+        connected.close()
+        raise
+    return connected
+
+
+def _let_go(late: asyncio.Task[socket.socket]) -> None:
+    if not (late.cancelled() or late.exception()):
+        late.result().close()
 
 
 class SocketStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
@@ -43,7 +106,8 @@ class SocketStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     _transport: asyncio.Transport
 
-    def __init__(self) -> None:
+    def __init__(self, most_unread: int = MOST_UNREAD) -> None:
+        self._most_unread = most_unread
         self._unsent: list[bytes] = []
         self._received = bytearray()
         self._news = asyncio.Event()
@@ -58,7 +122,7 @@ class SocketStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
     def data_received(self, data: bytes) -> None:
         """Keep what came."""
         self._received += data
-        if len(self._received) >= MOST_UNREAD:
+        if len(self._received) >= self._most_unread:
             self._transport.pause_reading()
         self._news.set()
 
@@ -93,7 +157,7 @@ class SocketStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
             raise httpcore.ReadError(str(self._broken)) from self._broken
         data = bytes(self._received[:max_bytes])
         del self._received[:max_bytes]
-        if len(self._received) < MOST_UNREAD:
+        if len(self._received) < self._most_unread:
             self._transport.resume_reading()
         return data
 
@@ -104,7 +168,8 @@ class SocketStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> object:
         """Whether the server has sent anything, or ended the connection, while nothing was asked of it."""
-        return info == "is_readable" and (self._ended or bool(self._received) or self._has_unseen())
+        closes = self._ended or self._transport.is_closing()  # of an encrypted one, asyncio tells us that it broke late
+        return info == "is_readable" and (closes or bool(self._received) or self._has_unseen())
 
     def _has_unseen(self) -> bool:
         """Whether something has come that the loop, busy until now, has not seen."""
