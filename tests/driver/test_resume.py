@@ -525,6 +525,19 @@ async def test_a_forgotten_run_is_free() -> None:
     assert (await (await agent.resume("r")).finish()).ok
 
 
+async def test_a_resumed_run_that_is_forgotten_before_its_first_step_is_free() -> None:
+    """Who only looks at what was found, and drops the run, holds nobody up either."""
+    store, work = MemoryStore(), Work()
+    agent = Agent(ScriptedModel(answering), tools=[work.tool("pay")], store=store)
+    async with agent.start("go", run_id="r") as run:
+        await run.step()
+    again = await agent.resume("r")
+    assert again.recovery is not None
+    del again
+    gc.collect()
+    assert (await (await agent.resume("r")).finish()).ok
+
+
 async def test_a_changed_tool_stops_the_resume() -> None:
     """What a run was begun under is not swapped under it, unless that is accepted, and on record."""
     store = MemoryStore()

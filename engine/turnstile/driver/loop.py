@@ -88,6 +88,8 @@ class Loop:
         self._outside = outside
         self._found = found
         self.keeper = Keeper(outside.store, found.run if found else begin_run(start))
+        if found is not None:
+            self.keeper.hold(found.lease)  # from now on: a run that is resumed may be forgotten before it is opened
         self.mail = found.mail if found else Mail(start.run_id)
         self.transitions: list[Transition] = [*found.transitions] if found else []
         self.audience = Audience(outside.observers, self.keeper)
@@ -149,9 +151,7 @@ class Loop:
 
     async def _open(self) -> None:
         start, clock = self.run.start, self._outside.clock
-        if self._found is not None:
-            self.keeper.hold(self._found.lease)
-        else:
+        if self._found is None:
             if not self.keeper.created and start.session is not None:
                 start = await going_on(self._outside, start)
             await self.keeper.create(Record(start, clock.time()), self.mail)
