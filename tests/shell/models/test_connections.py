@@ -226,6 +226,26 @@ async def test_what_nobody_reads_is_left_with_the_sender() -> None:
     assert most <= 2 * MOST_UNREAD
 
 
+@pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
+def test_a_connection_that_broke_before_anything_was_sent_is_told_with_the_systems_words(kind: str) -> None:
+    """A server that is overloaded resets what it has just accepted; each loop tells so in its own way."""
+    loops = pytest.importorskip(kind)
+
+    async def ask() -> None:
+        stream = await connect("127.0.0.1", listening.getsockname()[1], None)
+        accepted, _ = listening.accept()
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        accepted.close()
+        await stream._closed.wait()
+        await stream.write(b"?")
+        with pytest.raises(httpcore.ReadError, match="reset"):
+            await stream.read(1)
+        await stream.aclose()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        loops.run(ask())
+
+
 @pytest.fixture(scope="module")
 def authority() -> trustme.CA:
     """Whoever signs certificates."""

@@ -147,7 +147,7 @@ class SocketStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         Raises:
             httpcore.ReadError: The connection broke; carries the system's words.
         """
-        if self._unsent:
+        if self._unsent and not self._transport.is_closing():  # uvloop's raises an error then
             self._transport.write(b"".join(self._unsent))
             self._unsent = []
         while not (self._received or self._ended):
