@@ -26,7 +26,7 @@ from turnstile.core.messages import Reply
 from turnstile.models import OpenAIChat
 from turnstile.ports import ModelRequest
 from turnstile.shell.models.connections import Direct
-from turnstile.shell.models.socket_stream import MOST_UNREAD, _ends, _first, connect
+from turnstile.shell.models.socket_stream import HEAD_START, MOST_UNREAD, _ends, _first, connect
 
 BODY = b'{"choices": [{"index": 0, "message": {"content": "done"}}]}'
 DONE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
@@ -180,6 +180,13 @@ async def test_an_address_that_does_not_answer_is_not_waited_for() -> None:
             connected = await _first([(socket.AF_INET, address) for address in (silent, refused(), good)])
         with connected:
             assert connected.getpeername() == good
+
+
+async def test_the_last_address_that_may_answer_is_waited_for() -> None:
+    """That another one refuses says nothing about it; how long it may take is the caller's to say."""
+    with unanswered() as silent, pytest.raises(TimeoutError):
+        async with asyncio.timeout(3 * HEAD_START):
+            await _first([(socket.AF_INET, address) for address in (silent, refused())])
 
 
 async def test_when_all_addresses_refuse_each_is_told() -> None:
