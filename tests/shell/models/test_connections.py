@@ -26,7 +26,7 @@ from turnstile.core.messages import Reply
 from turnstile.models import OpenAIChat
 from turnstile.ports import ModelRequest
 from turnstile.shell.models.connections import Direct
-from turnstile.shell.models.socket_stream import HEAD_START, MOST_UNREAD, _ends, _first, connect
+from turnstile.shell.models.socket_stream import MOST_UNREAD, connect
 
 BODY = b'{"choices": [{"index": 0, "message": {"content": "done"}}]}'
 DONE = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
@@ -151,55 +151,11 @@ async def test_a_request_cancelled_while_its_connection_opens_leaves_none_behind
     gc.collect()
 
 
-@contextmanager
-def unanswered() -> Iterator[tuple[str, int]]:
-    """An address to which no connection can be opened, and none is refused."""
-    with ExitStack() as sockets:
-        listening = sockets.enter_context(socket.socket())
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(0)
-        address = "127.0.0.1", listening.getsockname()[1]
-        for _ in range(4):  # fill the queue
-            filler = sockets.enter_context(socket.socket())
-            filler.setblocking(False)
-            filler.connect_ex(address)
-        yield address
-
-
-def refused() -> tuple[str, int]:
-    """An address at which nobody listens."""
+async def test_another_address_of_a_host_is_tried() -> None:
+    """Half of the world has an IPv6 that leads nowhere: here nobody listens at what may be the first address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        return "127.0.0.1", listening.getsockname()[1]
-
-
-async def test_an_address_that_does_not_answer_is_not_waited_for() -> None:
-    """Half of the world has an IPv6 that leads nowhere: a host's other address must not wait for it."""
-    with unanswered() as silent, socket.create_server(("127.0.0.1", 0)) as listening:
-        good = listening.getsockname()
-        async with asyncio.timeout(SECONDS):
-            connected = await _first([(socket.AF_INET, address) for address in (silent, refused(), good)])
-        with connected:
-            assert connected.getpeername() == good
-
-
-async def test_the_last_address_that_may_answer_is_waited_for() -> None:
-    """That another one refuses says nothing about it; how long it may take is the caller's to say."""
-    with unanswered() as silent, pytest.raises(TimeoutError):
-        async with asyncio.timeout(3 * HEAD_START):
-            await _first([(socket.AF_INET, address) for address in (silent, refused())])
-
-
-async def test_when_all_addresses_refuse_each_is_told() -> None:
-    """Who reads of one port only looks at the wrong server."""
-    addresses = [refused(), refused()]
-    with pytest.raises(OSError, match=rf"(?s){addresses[0][1]}.*; .*{addresses[1][1]}"):
-        await _first([(socket.AF_INET, address) for address in addresses])
-
-
-@pytest.mark.parametrize(("host", "family"), [("::1", socket.AF_INET6), ("127.0.0.1", socket.AF_INET)])
-async def test_an_address_that_is_a_number_is_not_looked_up(host: str, family: int) -> None:
-    """A thread to look it up would take longer than the connection."""
-    assert await _ends(host, 80) == [(family, (host, 80))]
+        stream = await connect("localhost", listening.getsockname()[1], None)
+        await stream.aclose()
 
 
 async def test_a_name_that_no_host_can_have_is_a_network_failure(hello: ModelRequest) -> None:

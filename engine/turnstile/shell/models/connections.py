@@ -22,7 +22,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore
 import httpx
 
-from turnstile.shell.models.socket_stream import connect
+from turnstile.shell.models.socket_stream import SocketStream, connect
 
 LAST_PORT = 65535
 KEPT_IDLE = 55.0  # seconds; most load balancers end an idle connection after 60 (AWS, "Idle connection timeout")
@@ -77,39 +77,48 @@ class Direct:
 
     def __init__(self, tls: ssl.SSLContext) -> None:
         self._tls = tls
-        self._http: _Http | None = None
+        self._http: httpcore.AsyncHTTP11Connection | None = None
+        self._stream: SocketStream | None = None
 
     async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
         """Send a request."""
-        http = self._http
-        if http is None or not http.is_idle() or http.has_expired():
+        response = await self._again(request)
+        if response is None:
             await self.aclose()
-            http = self._http = await self._open(request)
-        return await http.handle_async_request(request)
+            self._http = await self._open(request)
+            response = await self._http.handle_async_request(request)
+        return response
 
-    async def _open(self, request: httpcore.Request) -> _Http:
+    async def _again(self, request: httpcore.Request) -> httpcore.Response | None:
+        """Send it on the connection that is there; ``None`` when that is of no use, and nothing was sent.
+
+        What stood behind the answer before, in the same packet, httpcore takes for this one's.
+        """
+        http, stream = self._http, self._stream
+        if http is None or stream is None or not http.is_idle() or http.has_expired():
+            return None
+        try:
+            response = await http.handle_async_request(request)
+        except (httpcore.ReadError, httpcore.RemoteProtocolError):
+            if stream.has_sent:
+                raise
+            return None
+        return response if stream.has_sent else None
+
+    async def _open(self, request: httpcore.Request) -> httpcore.AsyncHTTP11Connection:
         origin = request.url.origin
         tls = self._tls if origin.scheme == b"https" else None
         try:
             async with asyncio.timeout(request.extensions["timeout"]["connect"]):
-                stream = await connect(origin.host.decode("ascii"), origin.port, tls)
+                self._stream = await connect(origin.host.decode("ascii"), origin.port, tls)
         except TimeoutError:
             raise httpcore.ConnectTimeout from None
-        return _Http(origin, stream, KEPT_IDLE)
+        return httpcore.AsyncHTTP11Connection(origin, self._stream, KEPT_IDLE)
 
     async def aclose(self) -> None:
         """Close the connection, if it was opened."""
         if self._http is not None:
             await self._http.aclose()
-
-
-class _Http(httpcore.AsyncHTTP11Connection):
-    """One that is not used again when more came than the answer: httpcore would take that for the next answer."""
-
-    def has_expired(self) -> bool:
-        """Whether the connection is of no use any more."""
-        behind_the_answer, _ = self._h11_state.trailing_data
-        return bool(behind_the_answer) or super().has_expired()
 
 
 def connection_maker(url: httpx.URL, *, trust_env: bool) -> Callable[[], Connection]:

@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import ipaddress
 import selectors
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from itertools import zip_longest
 from typing import cast
 
 import httpcore
+from aiohappyeyeballs import start_connection
 
 from turnstile.core.strict_json import MAX_BYTES
 
 MOST_UNREAD = 256 * 1024  # bytes kept before the loop ceases to read; as many as asyncio reads at once
 HEAD_START = 0.25  # seconds for one of a host's addresses before the next is tried too (RFC 8305, section 5)
-_IPV6 = 6
-_End = tuple[int, tuple[object, ...]]
 # Windows has no poll, and everywhere else select knows no more than 1,024 connections
 _Poll: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
@@ -42,63 +38,13 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> SocketStr
     loses = tls is not None and not isinstance(loop, asyncio.BaseEventLoop)
     make = functools.partial(SocketStream, MAX_BYTES if loses else MOST_UNREAD)
     try:
-        connected = await _first(await _ends(host, port))
+        ends = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # asyncio's own way to several addresses loses a connection that opens as a request is cancelled
+        connected = await start_connection(ends, happy_eyeballs_delay=HEAD_START)
         _, stream = await create(make, sock=connected, ssl=tls, server_hostname=host if tls else None)
     except (OSError, UnicodeError) as error:  # the latter for a name that none can have
         raise httpcore.ConnectError(str(error)) from error
     return stream
-
-
-async def _ends(host: str, port: int) -> list[_End]:
-    """Where a host may be reached, the kinds of its addresses in turn (RFC 8305, section 4)."""
-    with suppress(ValueError):
-        return [(socket.AF_INET6 if ipaddress.ip_address(host).version == _IPV6 else socket.AF_INET, (host, port))]
-    kinds: dict[int, list[_End]] = {}
-    for family, _, _, _, address in await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        kinds.setdefault(family, []).append((family, address))
-    return [end for ends in zip_longest(*kinds.values()) for end in ends if end]
-
-
-async def _first(ends: list[_End]) -> socket.socket:
-    """A connection to the end that answers first.
-
-    asyncio can do so too, but loses a connection that opens in the moment in which a request is cancelled.
-    """
-    tries: list[asyncio.Task[socket.socket]] = []
-    under_way: set[asyncio.Task[socket.socket]] = set()
-    first = None
-    try:
-        while under_way or len(tries) < len(ends):
-            if len(tries) < len(ends):
-                tries.append(asyncio.create_task(_reached(*ends[len(tries)])))
-                under_way.add(tries[-1])
-            wait = HEAD_START if len(tries) < len(ends) else None
-            done, under_way = await asyncio.wait(under_way, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
-            first = next((one for one in done if not one.exception()), None)
-            if first:
-                return first.result()
-        raise OSError("; ".join(dict.fromkeys(str(one.exception()) for one in tries)))
-    finally:
-        for one in tries:
-            if one is not first:
-                one.cancel()
-                one.add_done_callback(_let_go)
-
-
-async def _reached(family: int, address: tuple[object, ...]) -> socket.socket:
-    connected = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # for TCP only asyncio sends at once
-    try:
-        connected.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(connected, address)
-    except BaseException:
-        connected.close()
-        raise
-    return connected
-
-
-def _let_go(late: asyncio.Task[socket.socket]) -> None:
-    if not (late.cancelled() or late.exception()):
-        late.result().close()
 
 
 class SocketStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
@@ -136,6 +82,11 @@ class SocketStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._broken = exc
         self._closed.set()
         self.eof_received()
+
+    @property
+    def has_sent(self) -> bool:
+        """Whether all that was written has left."""
+        return not self._unsent
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109 - httpcore's
         """Send something with the next read."""
