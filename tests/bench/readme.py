@@ -54,10 +54,11 @@ make bench-quick   # Turnstile and the bare loop; under 4 minutes
 
 CAUSES = {
     "turn_10": "three moves with their verdicts and a line of log each, two commits with intents and digests and three "
-    "tasks are some 460 calls of Python functions, none of which takes a tenth",
+    "tasks are some 430 calls of Python functions, none of which takes a tenth",
+    "turn_100": "1,000 rounds pass the same bar, so this is, at least in part, the spread of the readings",
     "turn_1000": "a turn costs the same at any length, but is not cheap enough beside the cheapest framework",
-    "http_10": "the request itself costs less than the bare loop's, and the engine's own turn comes on top",
-    "http_100": "no message is encoded twice, and the engine's own turn comes on top",
+    "http_10": "the request takes less than the bare loop's, though not by as much as the engine's own turn",
+    "http_100": "the request takes less than the bare loop's, though not by as much as the engine's own turn",
     "runs_1000": "six of the engine's own turns, and what a run takes to begin and to end",
     "runs_10000": "what belongs to a run has left the processor's caches whenever it is its turn",
     "memory_1000": "a third is what was said; each of eleven moves is kept with its verdicts, and a run has two tasks",
