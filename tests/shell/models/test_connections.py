@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import AsyncIterable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -345,6 +345,51 @@ def test_an_encrypted_server_is_asked_only_when_its_certificate_is_good(
     for word in words:
         assert word in done.stdout
     assert done.stdout.count("done") == words.count("done")
+
+
+@contextmanager
+def broken_tunnel(authority: trustme.CA) -> Iterator[int]:
+    """The port of a proxy whose tunnel leads to an encrypted server that spoils its answer half-way."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("model.invalid").configure_cert(context)
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        with context.wrap_socket(connection, server_side=True) as stream:
+            while not stream.recv(65536).endswith(b"}"):
+                pass
+            stream.sendall(DONE[:-1])
+            with socket.socket(fileno=os.dup(stream.fileno())) as beneath:
+                beneath.sendall(b"\x17\x03\x03\x00\x20" + b"x" * 32)  # a record that nobody has encrypted
+            with suppress(OSError):
+                stream.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = threading.Thread(target=serve)
+        serving.start()
+        yield listening.getsockname()[1]
+        serving.join(SECONDS)
+
+
+def test_an_encrypted_answer_that_is_spoilt_behind_a_proxy_is_a_network_failure(
+    authority: trustme.CA, tmp_path: Path
+) -> None:
+    """What goes through a proxy is read by another library, whose errors are others."""
+    roots = tmp_path / "roots.pem"
+    authority.cert_pem.write_to_path(roots)
+    with broken_tunnel(authority) as port:
+        done = subprocess.run(
+            [sys.executable, "-c", ASK, "https://model.invalid", "1"],
+            env={**os.environ, "SSL_CERT_FILE": str(roots), "HTTPS_PROXY": f"http://127.0.0.1:{port}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.stderr == ""
+    assert "network" in done.stdout
 
 
 async def test_a_server_that_ends_the_handshake_is_told_with_the_systems_words(authority: trustme.CA) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import cast
@@ -41,6 +42,7 @@ _BROKEN = (
     httpcore.TimeoutException,
     httpcore.UnsupportedProtocol,
     httpx.DecodingError,
+    ssl.SSLError,  # as anyio, which reads what goes through a proxy, lets it pass
 )
 _PACKINGS = ("gzip", "deflate")  # once, and by no other: then there is a bound to what a piece unpacks to
 _PIECE = 4096  # bytes that are unpacked at once; they are 4 MB at the most (zlib's technical details: 1,032 to one)
