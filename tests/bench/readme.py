@@ -48,7 +48,7 @@ that does nothing else:
 
 ```sh
 make bench         # everything, about 40 minutes on 2 cores
-make bench-quick   # Turnstile and the bare loop; under 4 minutes
+make bench-quick   # Turnstile and the bare loop; under 4 minutes once their environments are made
 ```
 """
 
