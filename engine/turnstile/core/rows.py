@@ -96,7 +96,7 @@ def row(  # noqa: PLR0917 - the table is read by columns, and the columns are th
         reasons: All that it may be, when it is a function, so that a picture shows what a log may say.
 
     Raises:
-        MachineError: A guard has no name of its own, an event is no dataclass, there is neither a change nor an
+        MachineError: A guard has no name of its own, an event has no named fields, there is no change and no
             ``apply``, or reasons are missing or stand beside a fixed one.
     """
     events = event if isinstance(event, tuple) else (event,)

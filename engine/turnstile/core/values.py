@@ -1,7 +1,7 @@
 """`Value`: what events, messages and a run's state are made of, and how one is made that differs a little from another.
 
 A value is made and changed in C, by msgspec: a frozen dataclass takes fifteen times as long to be made, and a turn
-makes some thirty. An extension's events are dataclasses; who looks at fields takes both.
+makes some thirty. An extension's events may be dataclasses; who looks at fields takes both.
 """
 
 from __future__ import annotations

@@ -63,26 +63,9 @@ class Loop:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_began",
-        "_call_off",
-        "_effect",
-        "_found",
-        "_home",
-        "_idle",
-        "_is_effect_over",
-        "_is_stepped",
-        "_left",
-        "_next",
-        "_outside",
-        "_performer",
-        "_unkept",
-        "_wake",
-        "audience",
-        "keeper",
-        "mail",
-        "transitions",
-    )
+        "__weakref__", "_began", "_call_off", "_effect", "_found", "_home", "_idle", "_is_effect_over", "_is_stepped",
+        "_left", "_next", "_outside", "_performer", "_unkept", "_wake", "audience", "keeper", "mail", "transitions",
+    )  # fmt: skip
 
     def __init__(self, outside: Outside, start: RunStarted, found: Found | None) -> None:
         self._outside = outside
