@@ -17,7 +17,7 @@ from turnstile.core.messages import Item, Reply, ToolCall, ToolResult, ToolSpec
 from turnstile.core.run_state import RunState
 from turnstile.core.step import Transition
 from turnstile.core.strict_json import JsonValue
-from turnstile.core.values import Struct, field
+from turnstile.core.values import Struct, Value, field
 
 if TYPE_CHECKING:
     import asyncio
@@ -189,7 +189,7 @@ class ContextPolicy(Protocol):
         """Whole items of the history, in order, none before `start` but the user's question."""
 
 
-class Record(Struct, frozen=True):
+class Record(Value, frozen=True):
     """One entry of a run's journal.
 
     Attributes:

@@ -15,6 +15,7 @@ from functools import cache
 from typing import cast, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec.structs import astuple
 
 from turnstile.core.errors import CodecError, ConfigurationError, InvalidJSON
 from turnstile.core.events import EVENTS, RECEIPTS, Event, RunStarted
@@ -33,13 +34,14 @@ _HEAD = b'{"v":1,"type":"%s",'
 _NAME = _HEAD.index(b"%")
 _OWN: dict[type[Event], bytes] = {kind: _HEAD % kind.__name__.encode() for kind in RECORDS}
 """The heads of the engine's own records; an extension's events may compare as equal what is not the same."""
-_BARE = {kind: _OWN[kind][:-1] + b"}" for kind in RECORDS if not fields_of(kind)}
+_BARE = {kind: _OWN[kind][:-1] + b"}" for kind in RECORDS if not fields_of(cast("type", kind))}
 """The records of its events that have no fields."""
 
 _ENCODERS = [
     json.JSONEncoder(ensure_ascii=ascii_only, allow_nan=False, check_circular=False, separators=(",", ":"))
     for ascii_only in (False, True)
 ]
+_NESTED = (list, dict)
 _HALF = MAX_DIGITS // 2
 _TWO_DIGITS = re.compile(rb"[0-9](?=[0-9])")
 _SPLIT_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -64,7 +66,7 @@ class Codec:
         self._names = {kind: name for name, kind in self._kinds.items()}
         self._forms = {kind: record_form(cast("type", kind)) for kind in self._names}
         # A third of all records say nothing but their type; each is read as the one value that it stands for.
-        plain = [kind() for kind in RECORDS if not any(field.required for field in fields_of(kind))]
+        plain = [kind() for kind in RECORDS if not any(field.required for field in fields_of(cast("type", kind)))]
         self._plain = {self.encode(event): event for event in plain}
         self._heads = {_HEAD % name.encode(): cast("type", kind) for kind, name in self._names.items()}
 
@@ -194,13 +196,13 @@ class _Direct:
             return None
 
     def _made(self, found: object, record: bytes) -> Event | None:
-        values = [getattr(found, name) for name in self._names]
+        values = [*astuple(found)]  # type: ignore[arg-type] # an event of the shape
         for place, form in self._rest:
             value = values[place]
-            if isinstance(value, list | dict) and record.count(b"[") + record.count(b"{") > DEPTH:
+            if type(value) in _NESTED and record.count(b"[") + record.count(b"{") > DEPTH:
                 return None  # of the rest, C knows how deep it is: as deep as its type
             values[place] = form.read(value)
-        made: Event = self._kind(**dict(zip(self._names, values, strict=True)))
+        made: Event = self._kind(*values)
         return made
 
 
@@ -238,7 +240,7 @@ def _check(kind: type[Event], known: Collection[str]) -> None:
     if not is_record(kind):
         msg = f"the event {kind.__name__} is no dataclass; declare it with @dataclass(frozen=True, slots=True)"
         raise ConfigurationError(msg)
-    for field in fields_of(kind):
+    for field in fields_of(cast("type", kind)):
         if field.name in {"v", "type"}:
             msg = f"{kind.__name__}.{field.name}: a record uses this name itself; choose another"
             raise ConfigurationError(msg)

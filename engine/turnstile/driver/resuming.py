@@ -119,13 +119,13 @@ def retold(machine: Machine, records: Sequence[Record]) -> tuple[RunState, tuple
     transitions: list[Transition] = []
     run: RunState | None = None
     try:
-        times, durations = [record.at for record in records], [record.duration_ms for record in records]
-        steps = walk(machine, [record.event for record in records], zip(times, durations, strict=True))
+        moments = [(record.at, record.duration_ms) for record in records]
+        steps = walk(machine, [record.event for record in records], moments)
         for record, (after, move) in zip(records, steps, strict=True):
             run = after
             if move is None:
                 continue
-            if record.row not in ("", move.row):  # it would be somewhere else from here on, unseen
+            if record.row and record.row != move.row:  # it would be somewhere else from here on, unseen
                 raise UsageError(_foreign(records, f"row {record.row!r} was taken where this one takes {move.row!r}"))
             transitions.append(move)
     except NoRow as error:
