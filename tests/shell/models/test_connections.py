@@ -11,11 +11,10 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import cast
 
 import httpcore
 import pytest
@@ -25,7 +24,7 @@ from turnstile.core.events import ModelFailed
 from turnstile.core.messages import Reply
 from turnstile.models import OpenAIChat
 from turnstile.ports import ModelRequest
-from turnstile.shell.models.connections import Direct
+from turnstile.shell.models.direct import Direct, Post
 from turnstile.shell.models.socket_stream import MOST_UNREAD, connect
 
 BODY = b'{"choices": [{"index": 0, "message": {"content": "done"}}]}'
@@ -125,14 +124,11 @@ async def test_a_connection_whose_answer_was_not_read_to_its_end_is_opened_anew(
     server = Leaver(closes=False)
     server.leave.set()
     serving = asyncio.create_task(asyncio.to_thread(server.serve, 2))
-    connection = Direct(ssl.create_default_context())
-    headers = [(b"host", b"model.invalid"), (b"content-length", b"1")]
-    request = httpcore.Request(
-        "POST", server.url, headers=headers, content=b"}", extensions={"timeout": {"connect": SECONDS}}
-    )
+    post = Post(httpcore.URL(server.url), [(b"host", b"model.invalid")], SECONDS)
+    connection = Direct(ssl.create_default_context(), post)
     for _ in range(2):
-        response = await connection.handle_async_request(request)
-        assert [part async for part in cast("AsyncIterable[bytes]", response.stream)] == [BODY]
+        response = await connection.post(b"}")
+        assert [part async for part in response.chunks] == [BODY]
     await connection.aclose()
     await serving
 
@@ -200,7 +196,7 @@ def test_a_connection_that_broke_before_anything_was_sent_is_told_with_the_syste
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         accepted.close()
         await stream._closed.wait()
-        await stream.write(b"?")
+        stream.send(b"?")
         with pytest.raises(httpcore.ReadError, match="reset"):
             await stream.read(1)
         await stream.aclose()
@@ -266,7 +262,7 @@ def test_an_encrypted_answer_that_waits_to_be_read_is_whole(authority: trustme.C
     async def read_all() -> int:
         serving = asyncio.create_task(asyncio.to_thread(serve))
         stream = await connect("localhost", listening.getsockname()[1], trusting(authority))
-        await stream.write(b"?")
+        stream.send(b"?")
         received = 0
         while data := await stream.read(MOST_UNREAD // 4):
             received += len(data)
@@ -295,7 +291,7 @@ async def test_an_encrypted_connection_that_broke_is_of_no_use_at_each_moment(au
         stream._transport.write(b"x")
         usable = True
         while not stream._closed.is_set():
-            usable = not stream.get_extra_info("is_readable")
+            usable = stream.is_quiet()
             await asyncio.sleep(0)
         assert not usable
         await resetting

@@ -14,25 +14,24 @@ import functools
 import ipaddress
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Protocol, cast
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore
 import httpx
 
-from turnstile.shell.models.socket_stream import SocketStream, connect
+from turnstile.shell.models.direct import KEPT_IDLE, Direct, Post, Response
 
 LAST_PORT = 65535
-KEPT_IDLE = 55.0  # seconds; most load balancers end an idle connection after 60 (AWS, "Idle connection timeout")
 
 
 class Connection(Protocol):
     """Sends one request after another; a connection that ended meanwhile is opened again."""
 
-    async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
-        """Send a request, whose extensions tell how long a connection may take to open."""
+    async def post(self, body: bytes) -> Response:
+        """Send a request, and give the answer as soon as it begins."""
 
     async def aclose(self) -> None:
         """Close the connection."""
@@ -72,56 +71,28 @@ class Connections:
             await self._idle.pop()[0].aclose()
 
 
-class Direct:
-    """A connection straight to a server, without a pool around it."""
+class Proxied:
+    """A connection through a proxy, in a pool of httpcore's that holds no other."""
 
-    def __init__(self, tls: ssl.SSLContext) -> None:
-        self._tls = tls
-        self._http: httpcore.AsyncHTTP11Connection | None = None
-        self._stream: SocketStream | None = None
+    def __init__(self, make: Callable[[], httpcore.AsyncConnectionPool], post: Post) -> None:
+        self._pool = make()
+        self._post = post
+        self._extensions = {"timeout": {"connect": post.connect_timeout}}
 
-    async def handle_async_request(self, request: httpcore.Request) -> httpcore.Response:
-        """Send a request."""
-        response = await self._again(request)
-        if response is None:
-            await self.aclose()
-            self._http = await self._open(request)
-            response = await self._http.handle_async_request(request)
-        return response
-
-    async def _again(self, request: httpcore.Request) -> httpcore.Response | None:
-        """Send it on the connection that is there; ``None`` when that is of no use, and nothing was sent.
-
-        What stood behind the answer before, in the same packet, httpcore takes for this one's.
-        """
-        http, stream = self._http, self._stream
-        if http is None or stream is None or not http.is_idle() or http.has_expired():
-            return None
-        try:
-            response = await http.handle_async_request(request)
-        except (httpcore.ReadError, httpcore.RemoteProtocolError):
-            if stream.has_sent:
-                raise
-            return None
-        return response if stream.has_sent else None
-
-    async def _open(self, request: httpcore.Request) -> httpcore.AsyncHTTP11Connection:
-        origin = request.url.origin
-        tls = self._tls if origin.scheme == b"https" else None
-        try:
-            async with asyncio.timeout(request.extensions["timeout"]["connect"]):
-                self._stream = await connect(origin.host.decode("ascii"), origin.port, tls)
-        except TimeoutError:
-            raise httpcore.ConnectTimeout from None
-        return httpcore.AsyncHTTP11Connection(origin, self._stream, KEPT_IDLE)
+    async def post(self, body: bytes) -> Response:
+        """Send a request, and give the answer as soon as it begins."""
+        headers = self._post.headers_of(body)
+        request = httpcore.Request("POST", self._post.url, headers=headers, content=body, extensions=self._extensions)
+        response = await self._pool.handle_async_request(request)
+        chunks = cast("AsyncGenerator[bytes]", aiter(cast("AsyncIterable[bytes]", response.stream)))
+        return Response(response.status, response.headers, chunks, response.aclose)
 
     async def aclose(self) -> None:
-        """Close the connection, if it was opened."""
-        if self._http is not None:
-            await self._http.aclose()
+        """Close the connection."""
+        await self._pool.aclose()
 
 
-def connection_maker(url: httpx.URL, *, trust_env: bool) -> Callable[[], Connection]:
+def connection_maker(url: httpx.URL, post: Post, *, trust_env: bool) -> Callable[[], Connection]:
     """Makes connections to an address, the way that the environment names if that is trusted.
 
     Raises:
@@ -130,7 +101,7 @@ def connection_maker(url: httpx.URL, *, trust_env: bool) -> Callable[[], Connect
     tls = _tls(trust_env=trust_env)
     address = _proxy_for(url, trust_env=trust_env)
     if address is None:
-        return functools.partial(Direct, tls)
+        return functools.partial(Direct, tls, post)
     proxy = _proxy_at(address)
     make = functools.partial(
         httpcore.AsyncHTTPProxy if proxy.url.scheme.startswith("http") else httpcore.AsyncSOCKSProxy,
@@ -141,7 +112,7 @@ def connection_maker(url: httpx.URL, *, trust_env: bool) -> Callable[[], Connect
         keepalive_expiry=KEPT_IDLE,
     )
     make()  # which fails where SOCKS is wanted, and not installed
-    return make
+    return functools.partial(Proxied, make, post)
 
 
 def _proxy_at(address: str) -> httpx.Proxy:

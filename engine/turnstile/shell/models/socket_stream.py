@@ -1,8 +1,8 @@
-"""`SocketStream`: a connection as httpcore reads and writes it, straight on asyncio's own.
+"""`SocketStream`: a connection that is read and written straight on asyncio's own.
 
 httpcore's stream lies on anyio, which has the event loop begin to read before each piece and cease after it, and lets
-all other tasks run with each write. Here the loop reads on, up to a limit, and the head and the body of a request leave
-together, in one packet if they fit. Time limits are the caller's.
+all other tasks run with each write. Here the loop reads on, up to a limit, and what is sent leaves at once. Time limits
+are the caller's.
 """
 
 from __future__ import annotations
@@ -47,14 +47,13 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> SocketStr
     return stream
 
 
-class SocketStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
-    """Both sides of a connection: asyncio tells it what came, and httpcore asks for it."""
+class SocketStream(asyncio.Protocol):
+    """Both sides of a connection: asyncio tells it what came, and who has asked for something reads it."""
 
     _transport: asyncio.Transport
 
     def __init__(self, most_unread: int = MOST_UNREAD) -> None:
         self._most_unread = most_unread
-        self._unsent: list[bytes] = []
         self._received = bytearray()
         self._news = asyncio.Event()
         self._closed = asyncio.Event()
@@ -83,31 +82,24 @@ class SocketStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._closed.set()
         self.eof_received()
 
-    @property
-    def has_sent(self) -> bool:
-        """Whether all that was written has left."""
-        return not self._unsent
+    def send(self, request: bytes) -> None:
+        """Send a request; that the connection has broken, reading tells."""
+        if not self._transport.is_closing():  # uvloop's raises an error then
+            self._transport.write(request)
 
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109 - httpcore's
-        """Send something with the next read."""
-        self._unsent.append(buffer)
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109 - httpcore's
+    async def read(self, most: int) -> bytes:
         """What came; nothing when the server has ended the connection.
 
         Raises:
             httpcore.ReadError: The connection broke; carries the system's words.
         """
-        if self._unsent and not self._transport.is_closing():  # uvloop's raises an error then
-            self._transport.write(b"".join(self._unsent))
-            self._unsent = []
         while not (self._received or self._ended):
             self._news.clear()
             await self._news.wait()
         if self._broken and not self._received:
             raise httpcore.ReadError(str(self._broken)) from self._broken
-        data = bytes(self._received[:max_bytes])
-        del self._received[:max_bytes]
+        data = bytes(self._received[:most])
+        del self._received[:most]
         if len(self._received) < self._most_unread:
             self._transport.resume_reading()
         return data
@@ -117,10 +109,10 @@ class SocketStream(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self._transport.abort()
         await self._closed.wait()
 
-    def get_extra_info(self, info: str) -> object:
-        """Whether the server has sent anything, or ended the connection, while nothing was asked of it."""
+    def is_quiet(self) -> bool:
+        """Whether the connection stands, and the server has sent nothing while nothing was asked of it."""
         closes = self._ended or self._transport.is_closing()  # of an encrypted one, asyncio tells us that it broke late
-        return info == "is_readable" and (closes or bool(self._received) or self._has_unseen())
+        return not (closes or self._received or self._has_unseen())
 
     def _has_unseen(self) -> bool:
         """Whether something has come that the loop, busy until now, has not seen."""

@@ -1,15 +1,15 @@
 """`Transport`: posts bytes to one address and gives the answer, whole or as events, or the failure that came instead.
 
-Loaded when a request is first sent: it, `connections` and `socket_stream` are all that knows httpx. What it reads of
-streams is in `events`.
+Loaded when a request is first sent: it, `connections`, `direct` and `socket_stream` are all that knows httpx and what
+lies under it. What it reads of streams is in `events`.
 
 Connections belong to the event loop that opened them, so there is a stack for each loop. It closes with its loop, by
 the hook that closes a loop's asynchronous generators (`asyncio.run` calls it), so that no caller has to, and a second
 loop starts with a new one.
 
-HTTP is spoken by httpcore, which lies under httpx: httpx's client writes the address of each request to its log, and a
-key may stand in an address; and what it does for each request beyond that, from redirects to cookies, a model's server
-has no use for. httpx itself reads addresses, headers and packed bodies.
+HTTP is spoken by h11, which lies under httpx: httpx's client writes the address of each request to its log, and a key
+may stand in an address; and what it does for each request beyond that, from redirects to cookies, a model's server has
+no use for. httpx itself reads addresses, headers and packed bodies.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import cast
 
+import h11
 import httpcore
 import httpx
 
@@ -29,6 +30,7 @@ from turnstile.core.events import FailureKind, ModelFailed
 from turnstile.core.strict_json import MAX_BYTES
 from turnstile.shell.models.answer import Answer
 from turnstile.shell.models.connections import Connection, Connections, connection_maker, core_url
+from turnstile.shell.models.direct import Post, Response
 from turnstile.shell.models.events import Event, Events, Listener, Patience, Unfit, is_stream, joined, start_of
 from turnstile.shell.models.http_log import guard_log
 from turnstile.shell.models.redaction import Redactor
@@ -36,6 +38,7 @@ from turnstile.shell.models.redaction import Redactor
 LEAVE = 0.1  # seconds for the end of an answer of which nothing more is wanted, so that its connection can be kept
 _GOOD = range(200, 300)
 _BROKEN = (
+    h11.ProtocolError,
     httpcore.NetworkError,
     httpcore.ProtocolError,
     httpcore.ProxyError,
@@ -46,7 +49,7 @@ _BROKEN = (
 )
 _PACKINGS = ("gzip", "deflate")  # once, and by no other: then there is a bound to what a piece unpacks to
 _PIECE = 4096  # bytes that are unpacked at once; they are 4 MB at the most (zlib's technical details: 1,032 to one)
-_CUT = ("disconnected", "peer closed connection")  # httpcore's words for an answer that ended too soon
+_CUT = ("disconnected", "peer closed connection")  # our and h11's words for an answer that ended too soon
 
 
 class Transport:
@@ -80,13 +83,11 @@ class Transport:
     ) -> None:
         self._url = httpx.URL(url)
         self._host = self._url.netloc.decode("ascii")
-        self._target = core_url(self._url)
-        self._headers = httpx.Headers({"host": self._host, **headers}).raw
+        self._post = Post(core_url(self._url), httpx.Headers({"host": self._host, **headers}).raw, connect_timeout)
         self._clean = clean
         guard_log(clean)
         self._timeout = timeout
         self._idle_timeout = idle_timeout
-        self._extensions = {"timeout": {"connect": connect_timeout}}
         self._most = connections
         self._trust_env = trust_env
         self._max_bytes = max_bytes
@@ -120,10 +121,10 @@ class Transport:
         except _TooSlow as error:
             return self._failed("timeout", str(error))
         except httpcore.TimeoutException:
-            return self._failed("timeout", f"no connection within {self._extensions['timeout']['connect']:g} s")
+            return self._failed("timeout", f"no connection within {self._post.connect_timeout:g} s")
         except (Unfit, _TooLong) as error:
             return self._failed("protocol", str(error))
-        except (httpcore.RemoteProtocolError, httpx.DecodingError) as error:
+        except (h11.RemoteProtocolError, httpcore.RemoteProtocolError, httpx.DecodingError) as error:
             cut = any(words in str(error) for words in _CUT)
             return self._failed("network" if cut else "protocol", str(error))
         except _BROKEN as error:
@@ -185,24 +186,20 @@ class Transport:
         self, connection: Connection, body: bytes
     ) -> AsyncIterator[tuple[Answer, AsyncIterator[bytes]]]:
         """An answer whose body is still to come, and the body's chunks."""
-        response = await connection.handle_async_request(self._request(body))
+        response = await connection.post(body)
         try:
             headers = dict(httpx.Headers(response.headers).items())
             stated = int(headers.get("content-length", 0))
             if stated > self._max_bytes:
                 raise self._too_long(str(stated))
             packed = headers.get("content-encoding", "").lower() in _PACKINGS
-            async with aclosing(self._unpacked(response) if packed else _as_sent(response)) as chunks:
+            async with aclosing(self._unpacked(response) if packed else response.chunks) as chunks:
                 yield Answer(response.status, headers, b""), chunks
         finally:
-            await response.aclose()
+            await response.end()
 
-    def _request(self, body: bytes) -> httpcore.Request:
-        headers = [*self._headers, (b"content-length", b"%d" % len(body))]
-        return httpcore.Request(b"POST", self._target, headers=headers, content=body, extensions=self._extensions)
-
-    def _unpacked(self, response: httpcore.Response) -> AsyncGenerator[bytes]:
-        stream = _Packed(_as_sent(response), self._max_bytes)
+    def _unpacked(self, response: Response) -> AsyncGenerator[bytes]:
+        stream = _Packed(response.chunks, self._max_bytes)
         unpacking = httpx.Response(response.status, headers=response.headers, stream=stream)
         return cast("AsyncGenerator[bytes]", unpacking.aiter_bytes())
 
@@ -240,17 +237,13 @@ class Transport:
 
     def _connection_maker(self) -> Callable[[], Connection]:
         try:
-            return connection_maker(self._url, trust_env=self._trust_env)
+            return connection_maker(self._url, self._post, trust_env=self._trust_env)
         except (ValueError, RuntimeError, OSError, httpx.InvalidURL) as error:
             msg = (
                 f"cannot reach {self._host} the way the environment says: {self._clean(str(error))}; "
                 "mend the proxy variables or SSL_CERT_FILE, or give trust_env=False"
             )
             raise ConfigurationError(msg) from None
-
-
-def _as_sent(response: httpcore.Response) -> AsyncGenerator[bytes]:
-    return cast("AsyncGenerator[bytes]", aiter(cast("AsyncIterable[bytes]", response.stream)))
 
 
 def _tell(events: list[Event], listener: Listener, patience: Patience) -> None:
