@@ -104,12 +104,11 @@ class AnthropicEncoder:
         """The tools without brackets: the agent's, and those that the server itself runs."""
         key = id(request.tools)
         kept = self._tools.get(key)
-        if kept is None or kept.source is not request.tools:
+        if kept is None:
             if len(self._tools) >= _TOOLS_KEPT:
                 self._tools.clear()
             own = _joined([tool(spec) for spec in request.tools])
-            kept = self._tools[key] = Piece(b",".join(filter(None, (own, self._server_tools))))
-            kept.source = request.tools
+            kept = self._tools[key] = Piece(b",".join(filter(None, (own, self._server_tools))), request.tools)
         return kept or _joined(tools_of_the_past(request.items))
 
     def _messages(self, request: ModelRequest) -> list[bytes]:
@@ -143,9 +142,8 @@ class AnthropicEncoder:
     def _kept(self, memo: MutableMapping[tuple[str, int], bytes], item: Item, role: str) -> bytes:
         key = f"anthropic {role} {self._wire}", id(item)
         piece = memo.get(key)
-        if not isinstance(piece, Piece) or piece.source is not item:
-            piece = memo[key] = Piece(_joined(self._blocks(item, role)))
-            piece.source = item
+        if piece is None:
+            piece = memo[key] = Piece(_joined(self._blocks(item, role)), item)
         return piece
 
     def _blocks(self, item: Item, role: str) -> list[Block]:

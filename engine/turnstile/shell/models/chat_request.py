@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 from turnstile.core.errors import InvalidJSON
 from turnstile.core.messages import Exchange, Item, Reply, ToolCall, ToolSpec, UserTurn
@@ -41,6 +42,12 @@ class Piece(bytes):
     """Encoded messages that hold on to what they were made from, so that its id names nothing else meanwhile."""
 
     source: object
+
+    def __new__(cls, encoded: bytes, source: object) -> Self:
+        """Messages that were made from that."""
+        piece = super().__new__(cls, encoded)
+        piece.source = source
+        return piece
 
 
 class ChatEncoder:
@@ -137,16 +144,14 @@ class ChatEncoder:
 
     def _pieces(self, request: ModelRequest) -> list[bytes]:
         in_words = self._is_prompted(request)
-        memo, shape, items = request.memo, self._shapes[in_words], request.items
+        memo, shape, items = request.memo, self._shapes[in_words], request.items[:]
         if len(memo) > 2 * len(items) + 64:  # a window has left behind what it no longer carries
             memo.clear()
         pieces: list[bytes] = []
         for item in items:
             piece = memo.get((shape, id(item)))
-            if not isinstance(piece, Piece) or piece.source is not item:
-                piece = Piece(b",".join(map(dumps, self._said(item, in_words=in_words))))
-                piece.source = item
-                memo[shape, id(item)] = piece
+            if piece is None:
+                piece = memo[shape, id(item)] = Piece(b",".join(map(dumps, self._said(item, in_words=in_words))), item)
             pieces.append(piece)
         return pieces
 
@@ -192,12 +197,10 @@ class ChatEncoder:
 
     def _encoded_tools(self, tools: tuple[ToolSpec, ...]) -> bytes:
         kept = self._tools.get(id(tools))
-        if kept is None or kept.source is not tools:
+        if kept is None:
             if len(self._tools) >= _TOOLS_KEPT:
                 self._tools.clear()
-            kept = Piece(dumps([self._tool(spec) for spec in tools]))
-            kept.source = tools
-            self._tools[id(tools)] = kept
+            kept = self._tools[id(tools)] = Piece(dumps([self._tool(spec) for spec in tools]), tools)
         return kept
 
     def _tool(self, spec: ToolSpec) -> Message:
