@@ -109,7 +109,11 @@ class Codec:
             CodecError: It is no record, of a newer version or of an unknown type, or a field without a default is
                 missing, or a field is unknown or of another type than it is declared.
         """
-        event = self._plain.get(record) or self._as_written(record)
+        event = self._plain.get(record)
+        if event is None and len(record) <= MAX_BYTES:
+            head = record[: record.find(b'"', _NAME) + 2]
+            kind = self._heads.get(head)
+            event = None if kind is None else _direct(kind).read(record, head)
         if event is not None:
             return event
         name, values = self._open(record)
@@ -120,18 +124,6 @@ class Codec:
             return cast("Event", self._forms[kind].read(values))
         except Misfit as misfit:
             raise CodecError(name, ".".join(misfit.path), str(misfit)) from None
-
-    def _as_written(self, record: bytes) -> Event | None:
-        """The event of a record that says it in the one way in which a codec writes it; ``None`` for any other.
-
-        What comes back as the same bytes holds no unknown name and none twice, no number that was rounded, and nothing
-        else for which the strict decoder, which takes many times as long, would refuse it.
-        """
-        if len(record) > MAX_BYTES:
-            return None
-        head = record[: record.find(b'"', _NAME) + 2]
-        kind = self._heads.get(head)
-        return None if kind is None else _direct(kind).read(record, head)
 
     def _open(self, record: bytes) -> tuple[str, dict[str, JsonValue]]:
         try:
@@ -186,7 +178,11 @@ class _Direct:
             return None
 
     def read(self, record: bytes, head: bytes) -> Event | None:
-        """The event of a record that begins with that head, if it is written as the same bytes."""
+        """The event of a record that begins with that head, if it is written as the same bytes.
+
+        What comes back as the same bytes holds no unknown name and none twice, no number that was rounded, and nothing
+        else for which the strict decoder, which takes many times as long, would refuse it.
+        """
         try:
             found = self._decode(record)
             if head + self._encode(found)[1:] != record or _is_long_in_digits(record):

@@ -119,8 +119,8 @@ def retold(machine: Machine, records: Sequence[Record]) -> tuple[RunState, tuple
     transitions: list[Transition] = []
     run: RunState | None = None
     try:
-        moments = [(record.at, record.duration_ms) for record in records]
-        steps = walk(machine, [record.event for record in records], moments)
+        moments = ((record.at, record.duration_ms) for record in records)
+        steps = walk(machine, (record.event for record in records), moments)
         for record, (after, move) in zip(records, steps, strict=True):
             run = after
             if move is None:
