@@ -14,14 +14,14 @@ import functools
 import ipaddress
 import ssl
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from typing import Protocol, cast
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore
 import httpx
 
+from turnstile.shell.models.answer import Answer
 from turnstile.shell.models.direct import KEPT_IDLE, Direct, Post, Response
 
 LAST_PORT = 65535
@@ -46,17 +46,17 @@ class Connections:
         self._idle: deque[tuple[Connection, float]] = deque()
         self._closed = False
 
-    @asynccontextmanager
-    async def one(self) -> AsyncIterator[Connection]:
-        """A connection for one request."""
+    async def lend(self, exchange: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        """The answer of an exchange over one of them, which has been read to its end by then."""
         async with self._places:
             connection = self._idle.pop()[0] if self._idle else self._make()
             try:
-                yield connection
+                answer = await exchange(connection)
             except BaseException:
                 await connection.aclose()
                 raise
             await self._give_back(connection)
+            return answer
 
     async def _give_back(self, connection: Connection) -> None:
         now = asyncio.get_running_loop().time()

@@ -99,7 +99,7 @@ class Transport:
         Raises:
             ConfigurationError: The proxy or the certificates that the environment names cannot be used.
         """
-        return await self._guarded(self._exchange, body)
+        return await self._guarded(functools.partial(self._exchange, body))
 
     async def stream(self, body: bytes, listener: Listener) -> Answer | ModelFailed:
         """Send one request and give the events of its answer to a listener as they come.
@@ -109,15 +109,12 @@ class Transport:
         Raises:
             ConfigurationError: The proxy or the certificates that the environment names cannot be used.
         """
-        return await self._guarded(functools.partial(self._listen, listener), body)
+        return await self._guarded(functools.partial(self._listen, body, listener))
 
-    async def _guarded(
-        self, exchange: Callable[[Connection, bytes], Awaitable[Answer]], body: bytes
-    ) -> Answer | ModelFailed:
+    async def _guarded(self, exchange: Callable[[Connection], Awaitable[Answer]]) -> Answer | ModelFailed:
         connections = await self._connections()
         try:
-            async with connections.one() as connection:
-                return await exchange(connection, body)
+            return await connections.lend(exchange)
         except _TooSlow as error:
             return self._failed("timeout", str(error))
         except httpcore.TimeoutException:
@@ -135,14 +132,14 @@ class Transport:
         if found := self._by_loop.get(asyncio.get_running_loop()):
             await found[1].aclose()
 
-    async def _exchange(self, connection: Connection, body: bytes) -> Answer:
+    async def _exchange(self, body: bytes, connection: Connection) -> Answer:
         try:
             async with asyncio.timeout(self._timeout), self._answered(connection, body) as (answer, chunks):
                 return await self._read(answer, chunks)
         except TimeoutError:
             raise _TooSlow(f"the answer was not complete after {self._timeout:g} s") from None
 
-    async def _listen(self, listener: Listener, connection: Connection, body: bytes) -> Answer:
+    async def _listen(self, body: bytes, listener: Listener, connection: Connection) -> Answer:
         patience = Patience(self._timeout, self._idle_timeout)
         answer = Answer(0, {}, b"")
         try:
