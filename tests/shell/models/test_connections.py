@@ -119,6 +119,17 @@ async def test_what_comes_behind_an_answer_is_not_the_answer_to_the_next_request
     await serving
 
 
+async def test_what_a_server_says_before_its_answer_is_passed_over(hello: ModelRequest) -> None:
+    """A proxy in front of a server may send early hints, or say that the request came, while the model thinks."""
+    server = Leaver(closes=False, answer=b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + DONE)
+    server.leave.set()
+    serving = asyncio.create_task(asyncio.to_thread(server.serve, 1))
+    client = OpenAIChat("m", base_url=server.url, stream=False)
+    assert await said(client, hello) == "done"
+    await client.aclose()
+    await serving
+
+
 async def test_a_connection_whose_answer_was_not_read_to_its_end_is_opened_anew() -> None:
     """A time limit may end just when an answer is whole, before its connection is free: it is no use any more."""
     server = Leaver(closes=False)

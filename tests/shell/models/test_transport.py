@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import logging
 import socket
 import threading
 import traceback
@@ -282,6 +283,20 @@ async def test_a_proxy_of_the_environment_is_used(
         assert await said(client, hello) == "done"
         await client.aclose()
     assert proxy.requests[0].path == "http://model.invalid/v1/chat/completions"
+
+
+async def test_a_key_is_in_no_log_of_what_goes_through_a_proxy(
+    hello: ModelRequest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """headers-logged-at-debug: another library speaks to proxies, and logs what they answer, the address included."""
+    caplog.set_level(logging.DEBUG)
+    with WireServer([{"status": 307, "headers": {"location": "http://model.invalid/v2?key=SECRET123"}}]) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        client = OpenAIChat("m", base_url="http://model.invalid/v1?key=SECRET123")
+        assert await said(client, hello) == "not_found"
+        await client.aclose()
+    assert "/v2?key=[redacted]" in caplog.text
+    assert "SECRET123" not in caplog.text
 
 
 @pytest.mark.parametrize(("no_proxy", "options"), [("*", {}), ("example.org,0.0.0.0", {}), ("", {"trust_env": False})])

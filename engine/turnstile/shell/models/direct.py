@@ -47,7 +47,7 @@ class Response(NamedTuple):
 
     Attributes:
         status: The HTTP status.
-        headers: Its headers as they came, but for the names' case.
+        headers: Its headers as they came.
         chunks: The body's pieces.
         end: To be called when no more of it is wanted; frees its connection if it was read to its end.
     """
@@ -80,7 +80,7 @@ class Direct:
         stream.send(b"".join([self._http.send(event) for event in (request, h11.Data(data=body), h11.EndOfMessage())]))
         while not isinstance(event := await self._next(stream), h11.Response):
             pass
-        return Response(event.status_code, list(event.headers), self._chunks(stream), self._end)
+        return Response(event.status_code, event.headers.raw_items(), self._chunks(stream), self._end)
 
     async def _open(self) -> SocketStream:
         origin = self._post.url.origin

@@ -1,7 +1,7 @@
 """`guard_log`: keeps what is secret out of what the HTTP library itself logs.
 
-At the level DEBUG httpcore logs the headers of every answer, and a server may echo a key in one: in the address that it
-redirects to, in an id of the request. Whoever turns that level on wants to see the rest.
+At the level DEBUG httpcore, which speaks to proxies, logs the headers of every answer, and a server may echo a key in
+one: in the address that it redirects to, in an id of the request. Whoever turns that level on wants to see the rest.
 """
 
 from __future__ import annotations
