@@ -55,14 +55,16 @@ class SocketStream(asyncio.Protocol):
     def __init__(self, most_unread: int = MOST_UNREAD) -> None:
         self._most_unread = most_unread
         self._received = bytearray()
+        self._poll = _Poll()
         self._news = asyncio.Event()
         self._closed = asyncio.Event()
         self._ended = False
         self._broken: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the way to send."""
+        """Take the way to send, and a look at what has come."""
         self._transport = cast("asyncio.Transport", transport)
+        self._poll.register(transport.get_extra_info("socket"), selectors.EVENT_READ)
 
     def data_received(self, data: bytes) -> None:
         """Keep what came."""
@@ -112,10 +114,4 @@ class SocketStream(asyncio.Protocol):
     def is_quiet(self) -> bool:
         """Whether the connection stands, and the server has sent nothing while nothing was asked of it."""
         closes = self._ended or self._transport.is_closing()  # of an encrypted one, asyncio tells us that it broke late
-        return not (closes or self._received or self._has_unseen())
-
-    def _has_unseen(self) -> bool:
-        """Whether something has come that the loop, busy until now, has not seen."""
-        with _Poll() as poll:
-            poll.register(self._transport.get_extra_info("socket"), selectors.EVENT_READ)
-            return bool(poll.select(0))
+        return not (closes or self._received or self._poll.select(0))  # the loop, if busy, has not seen all that came
