@@ -130,6 +130,17 @@ async def test_what_a_server_says_before_its_answer_is_passed_over(hello: ModelR
     await serving
 
 
+async def test_a_server_that_goes_on_in_another_protocol_is_a_failure(hello: ModelRequest) -> None:
+    """Nothing that can be read comes behind such an answer, so that waiting for another would never end."""
+    server = Leaver(closes=False, answer=b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n" + DONE)
+    server.leave.set()
+    serving = asyncio.create_task(asyncio.to_thread(server.serve, 1))
+    client = OpenAIChat("m", base_url=server.url, headers={"connection": "upgrade", "upgrade": "h2c"}, stream=False)
+    assert "the server gave no reason" in await said(client, hello)
+    await client.aclose()
+    await serving
+
+
 async def test_a_connection_whose_answer_was_not_read_to_its_end_is_opened_anew() -> None:
     """A time limit may end just when an answer is whole, before its connection is free: it is no use any more."""
     server = Leaver(closes=False)

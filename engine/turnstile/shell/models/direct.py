@@ -22,6 +22,7 @@ KEPT_IDLE = 55.0  # seconds; most load balancers end an idle connection after 60
 _READ = 64 * 1024  # bytes; as httpcore
 _LONGEST_HEAD = 100 * 1024  # bytes; as httpcore
 _HTTPS = b"https"
+_SWITCHES = 101  # RFC 9110, section 15.2.2
 
 
 class Post(NamedTuple):
@@ -78,9 +79,8 @@ class Direct:
         self._free_until = 0.0
         request = h11.Request(method=b"POST", target=self._post.url.target, headers=self._post.headers_of(body))
         stream.send(b"".join([self._http.send(event) for event in (request, h11.Data(data=body), h11.EndOfMessage())]))
-        while not isinstance(event := await self._next(stream), h11.Response):
-            pass
-        return Response(event.status_code, event.headers.raw_items(), self._chunks(stream), self._end)
+        answer = await self._answer(stream)
+        return Response(answer.status_code, answer.headers.raw_items(), self._chunks(stream), self._end)
 
     async def _open(self) -> SocketStream:
         origin = self._post.url.origin
@@ -91,6 +91,15 @@ class Direct:
             raise httpcore.ConnectTimeout from None
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_HEAD)
         return self._stream
+
+    async def _answer(self, stream: SocketStream) -> h11.Response | h11.InformationalResponse:
+        """The answer, without those before it; there is none behind one that speaks another protocol from there on."""
+        while True:
+            event = await self._next(stream)
+            if isinstance(event, h11.Response):
+                return event
+            if isinstance(event, h11.InformationalResponse) and event.status_code == _SWITCHES:
+                return event
 
     async def _chunks(self, stream: SocketStream) -> AsyncGenerator[bytes]:
         while isinstance(event := await self._next(stream), h11.Data):
