@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from turnstile.core.errors import InvalidJSON
 
@@ -21,6 +21,7 @@ MAX_DEPTH = 64  # above any real schema or argument; CPython's own decoder recur
 MAX_VALUES = 1_000_000  # values take some 60 bytes each: 16 MB of ``[],[],…`` would become 300 MB
 MAX_DIGITS = 400  # 10**308 is the largest double (IEEE 754); Python refuses integer texts above 4,300 digits
 
+_BLANKS = " \t\n\r"  # RFC 8259 §2
 _SIMPLE = frozenset({str, int, bool, type(None)})
 _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
 _COMMA = re.compile(r'"(?:[^"\\]|\\.)*"?|,', re.DOTALL)
@@ -53,11 +54,10 @@ def loads(
         _check_depth(text, max_depth)
         _check_values(text)
     try:
-        value: JsonValue = _DECODERS[len(text) > MAX_DIGITS, control_characters].decode(text)
+        return _decoded(text, _DECODERS[len(text) > MAX_DIGITS, control_characters])
     except json.JSONDecodeError as error:
         msg = f"{error.msg.removesuffix(' at')} at line {error.lineno} column {error.colno}"
         raise InvalidJSON(msg) from None
-    return value
 
 
 def digest(name: str, value: JsonValue) -> str:
@@ -149,6 +149,14 @@ def _float(text: str) -> float:
         msg = f"the number {text[:40]} is too large"
         raise InvalidJSON(msg)
     return value
+
+
+def _decoded(text: str, decoder: json.JSONDecoder) -> JsonValue:
+    """As `JSONDecoder.decode` does it, which for the blanks around a short text takes as long as for the text."""
+    value, end = decoder.raw_decode(text, len(text) - len(text.lstrip(_BLANKS)))
+    if rest := text[end:].lstrip(_BLANKS):
+        raise json.JSONDecodeError("Extra data", text, len(text) - len(rest))
+    return cast("JsonValue", value)
 
 
 def _decoder(*, may_be_long: bool, control_characters: bool) -> json.JSONDecoder:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
 from turnstile.core.errors import StoreError, TurnstileError, UsageError
@@ -32,25 +32,26 @@ class Keeper:
     Attributes:
         run: The run after all that is kept.
         turn: Held by who writes, so that each write begins where the one before has led.
+        holds: Whether its lease is ours.
     """
 
     __slots__ = (
         "_arrived",
         "_creating",
         "_flushing",
-        "_holds",
         "_is_in_doubt",
         "_lease",
         "_owed",
         "_regaining",
         "_store",
+        "holds",
         "run",
         "turn",
     )
 
     def __init__(self, store: Store, run: RunState) -> None:
-        self._holds = False  # whether the lease is ours
         self.run = run
+        self.holds = False
         self.turn = asyncio.Lock()
         self._store = store
         self._creating: asyncio.Future[None] | None = None
@@ -92,17 +93,17 @@ class Keeper:
 
     def hold(self, lease: Lease) -> None:
         """Write under this lease; it is let go when the run is, or is forgotten."""
-        self._lease, self._holds = lease, True
+        self._lease, self.holds = lease, True
 
     def release(self) -> None:
         """Let others have the run."""
-        if self._holds and self._lease is not None:
-            self._holds = False
+        if self.holds and self._lease is not None:
+            self.holds = False
             self._store.release(self._lease)
 
     def __del__(self) -> None:
         """Let others have a run that is forgotten; a process that ends holds nothing any more."""
-        if self._holds and not sys.is_finalizing():
+        if self.holds and not sys.is_finalizing():
             with suppress(UsageError):  # nor does one that was forked: the lease is its parent's
                 self.release()
 
@@ -113,7 +114,7 @@ class Keeper:
             RunIsLeased: Somebody drives it.
             UsageError: Somebody did, or it isn't known what was kept last.
         """
-        if self._lease is None or self._holds:
+        if self._lease is None or self.holds:
             return
         if self._is_in_doubt:
             msg = (
@@ -137,13 +138,13 @@ class Keeper:
             raise UsageError(msg)
         self.hold(lease)
 
-    async def keep(
+    def keep(
         self,
         moves: Sequence[tuple[Event, Step]],
         intents: Iterable[Event],
         letters: Sequence[int],
         then: Callable[[], None],
-    ) -> None:
+    ) -> Awaitable[None]:
         """Keep moves, and the intents of the effect that begins with the last one; then do what follows from it.
 
         The caller has the turn, and has seen the receipts (`collect`).
@@ -158,7 +159,7 @@ class Keeper:
             for event, taken in moves
         ]
         records += [Record(intent, last.transition.at) for intent in intents]
-        await self._append(records, last.run, letters, then)
+        return self._append(records, last.run, letters, then)
 
     async def note(self, events: Sequence[Event], at: float, then: Callable[[], None] = lambda: None) -> None:
         """Keep what no row takes; then the state has it, and `then` is called."""
@@ -184,9 +185,10 @@ class Keeper:
 
     def collect(self) -> None:
         """Have the receipts in the state that have come; whoever writes next keeps them."""
-        arrived, self._arrived = self._arrived, ()
-        self._owed += arrived
-        self.noted(record.event for record in arrived)
+        if self._arrived:
+            arrived, self._arrived = self._arrived, ()
+            self._owed += arrived
+            self.noted(record.event for record in arrived)
 
     async def flush(self) -> None:
         """Keep the receipts that have come; what goes wrong shows when the next move is kept, which needs them too."""
@@ -205,22 +207,23 @@ class Keeper:
         self, records: Sequence[Record], after: RunState, letters: Sequence[int], then: Callable[[], None]
     ) -> None:
         assert self._lease is not None  # noqa: S101 - nothing is written before the run is opened
-        owed = self._owed
-
-        def kept() -> None:
-            self._owed = self._owed[len(owed) :]
-            self._is_in_doubt = False
-            then()
-
+        owed = len(self._owed)
         try:
-            await self._store.append(self._lease, (*owed, *records), summary_of(after), letters)
+            await self._store.append(self._lease, (*self._owed, *records), summary_of(after), letters)
         except asyncio.CancelledError:
-            kept()  # the store says so once it has it, so the run goes on: else the effect would be repeated
+            self._kept(owed, then)  # the store says so once it has it, so the run goes on: else it would be repeated
             raise
         except StoreError:
             self._is_in_doubt = True
             raise
-        kept()
+        self._kept(owed, then)
+
+    def _kept(self, owed: int, then: Callable[[], None]) -> None:
+        """Owe what was written no more, and do what follows from it."""
+        if owed:
+            self._owed = self._owed[owed:]
+        self._is_in_doubt = False
+        then()
 
 
 def summary_of(run: RunState) -> Summary:

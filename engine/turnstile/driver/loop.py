@@ -209,7 +209,8 @@ class Loop:
         try:
             if self._home is None:
                 await self._open()
-            await self.keeper.regain(self.mail)
+            if not self.keeper.holds:
+                await self.keeper.regain(self.mail)
             held = True
             event, duration_ms = await self._next_event()
             return await self._take(event, duration_ms, onward=onward)
@@ -285,21 +286,27 @@ class Loop:
         loop = asyncio.get_running_loop()
         performer.stop = loop.create_future() if isinstance(effect, RunTools) else None
         self._began = self._outside.clock.monotonic()
-        self._effect = loop.create_task(self._perform(performer, effect, intents[0].items))
-        self._effect.add_done_callback(self._awake)
+        effecting = self._perform(performer, effect, intents[0].items)
+        self._effect = task = loop.create_task(effecting, name=self.keeper.run.start.run_id)
+        task.add_done_callback(self._awake)  # for one that never begins; who does tells it earlier
 
     async def _perform(self, performer: Performer, effect: Effect, items: Ranges) -> Event:
         try:
             return await performer.perform(effect, self.keeper.run, items)
         finally:
-            self._awake()  # a turn of the event loop earlier than the task's callback, which serves when it never began
+            self._awake()
+            if self._effect is not None:
+                self._effect.remove_done_callback(self._awake)
 
     async def _take(self, event: Event, duration_ms: float, *, onward: bool) -> Transition:
         """Keep an event and take its transition; onward, also what follows of itself, and the next effect's intents."""
         self._unkept = event, duration_ms  # until it is kept: whatever raises first, a paid reply is not lost
         try:
-            async with self.keeper.turn:
+            await self.keeper.turn.acquire()
+            try:
                 transition = await self._commit(event, duration_ms, onward=onward)
+            finally:
+                self.keeper.turn.release()
         finally:  # even for a task that was cancelled as it was kept: the run has moved all the same
             if self._is_effect_over:
                 self._is_effect_over = False

@@ -133,7 +133,7 @@ class Batch:
     def _start(self, job: Job) -> None:
         self._running[job.index] = job
         # In a copy of the batch's context: this may run within another call's task, whose variables are its own.
-        job.task = self._loop.create_task(self._drive(job), context=self._context.copy())
+        job.task = self._loop.create_task(self._drive(job), name=job.call.name, context=self._context.copy())
         job.task.add_done_callback(self._ended)
 
     async def _drive(self, job: Job) -> None:
