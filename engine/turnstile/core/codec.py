@@ -34,7 +34,7 @@ _HEAD = b'{"v":1,"type":"%s",'
 _NAME = _HEAD.index(b"%")
 _OWN: dict[type[Event], bytes] = {kind: _HEAD % kind.__name__.encode() for kind in RECORDS}
 """The heads of the engine's own records; an extension's events may compare as equal what is not the same."""
-_BARE = {kind: _OWN[kind][:-1] + b"}" for kind in RECORDS if not fields_of(cast("type", kind))}
+_BARE = {kind: _OWN[kind][:-1] + b"}" for kind in RECORDS if not fields_of(kind)}
 """The records of its events that have no fields."""
 
 _ENCODERS = [
@@ -66,7 +66,7 @@ class Codec:
         self._names = {kind: name for name, kind in self._kinds.items()}
         self._forms = {kind: record_form(cast("type", kind)) for kind in self._names}
         # A third of all records say nothing but their type; each is read as the one value that it stands for.
-        plain = [kind() for kind in RECORDS if not any(field.required for field in fields_of(cast("type", kind)))]
+        plain = [kind() for kind in RECORDS if not any(field.required for field in fields_of(kind))]
         self._plain = {self.encode(event): event for event in plain}
         self._heads = {_HEAD % name.encode(): cast("type", kind) for kind, name in self._names.items()}
 
@@ -236,7 +236,7 @@ def _check(kind: type[Event], known: Collection[str]) -> None:
     if not is_record(kind):
         msg = f"the event {kind.__name__} is no dataclass; declare it with @dataclass(frozen=True, slots=True)"
         raise ConfigurationError(msg)
-    for field in fields_of(cast("type", kind)):
+    for field in fields_of(kind):
         if field.name in {"v", "type"}:
             msg = f"{kind.__name__}.{field.name}: a record uses this name itself; choose another"
             raise ConfigurationError(msg)

@@ -48,9 +48,13 @@ def is_record(kind: object) -> TypeGuard[type]:
     return isinstance(kind, type) and (issubclass(kind, Struct) or is_dataclass(kind))
 
 
-@cache
 def fields_of(kind: type) -> tuple[Field, ...]:
     """The fields of a type that `is_record`, in their order."""
+    return _looked_up(kind)
+
+
+@cache  # msgspec evaluates all annotations of a type each time that it is asked
+def _looked_up(kind: type) -> tuple[Field, ...]:
     if issubclass(kind, Struct):
         by_place = kind.__match_args__
         return tuple(
