@@ -291,23 +291,22 @@ class Loop:
         task.add_done_callback(self._awake)  # for one that never begins; who does tells it earlier
 
     async def _perform(self, performer: Performer, effect: Effect, items: Ranges) -> Event:
+        task = self._effect
         try:
             return await performer.perform(effect, self.keeper.run, items)
         finally:
             self._awake()
-            if self._effect is not None:
-                self._effect.remove_done_callback(self._awake)
+            if task is not None:
+                task.remove_done_callback(self._awake)
 
     async def _take(self, event: Event, duration_ms: float, *, onward: bool) -> Transition:
         """Keep an event and take its transition; onward, also what follows of itself, and the next effect's intents."""
         self._unkept = event, duration_ms  # until it is kept: whatever raises first, a paid reply is not lost
+        await self.keeper.turn.acquire()
         try:
-            await self.keeper.turn.acquire()
-            try:
-                transition = await self._commit(event, duration_ms, onward=onward)
-            finally:
-                self.keeper.turn.release()
+            transition = await self._commit(event, duration_ms, onward=onward)
         finally:  # even for a task that was cancelled as it was kept: the run has moved all the same
+            self.keeper.turn.release()
             if self._is_effect_over:
                 self._is_effect_over = False
                 await self._abandon()
