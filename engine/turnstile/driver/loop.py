@@ -77,7 +77,7 @@ class Loop:
         self.transitions: list[Transition] = [*found.transitions] if found else []
         self.audience = Audience(outside.observers, self.keeper)
         self._performer: Performer | None = None
-        self._next = effect_of(outside.machine, self.keeper.run)  # what the next step will perform
+        self._next: Effect | None = None  # what the next step will perform, once it is open
         self._effect: asyncio.Task[Event] | None = None
         self._is_effect_over = False  # whether the run has moved on without it, and nobody waits for its event
         self._began = 0.0
@@ -317,9 +317,8 @@ class Loop:
 
     async def _commit(self, event: Event, duration_ms: float, *, onward: bool) -> Transition:
         """Keep what an event leads to, and be there; who calls has the turn, and ends an effect that is over."""
-        at = self._outside.clock.time()
         self.keeper.collect()
-        moves = self._moves(event, at, duration_ms, onward=onward)
+        moves = self._moves(event, self._outside.clock.time(), duration_ms, onward=onward)
         last = moves[-1][1]
         effect = self._follows(last) if onward else None
         intents = self._intents(effect, last.run) if effect is not None else None
