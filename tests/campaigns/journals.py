@@ -73,9 +73,10 @@ class Hand:
             if isinstance(event, RECEIPTS):
                 self._receipt(event)
             else:
-                self.run, moved, _ = step(self._machine, self.run, event)
+                taken = step(self._machine, self.run, event)
+                self.run = taken.run
                 self._events.append(event)
-                self._names.append(moved.row)
+                self._names.append(taken.transition.row)
         self._acknowledge()
         return self
 

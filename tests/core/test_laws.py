@@ -177,13 +177,14 @@ def test_any_events_in_any_order_leave_a_valid_run(story: list[Event]) -> None:
             run = begin(run)
             continue
         try:
-            moved, transition, _ = step(loop, run, event)
+            taken = step(loop, run, event)
         except NoRow:
             continue
         assert not run.finished
+        transition = taken.transition
         assert transition.row in names
-        assert (transition.seq, transition.source, transition.dest) == (run.seq + 1, run.state, moved.state)
-        run = moved
+        assert (transition.seq, transition.source, transition.dest) == (run.seq + 1, run.state, taken.run.state)
+        run = taken.run
         calls += [call.id for call in event.reply.calls] if isinstance(event, ModelReplied) else []
         said += [event.text] if isinstance(event, MessageInjected) else []
         check(run, calls, said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import astuple
 
 from turnstile.core.changes import accept, take_results
 from turnstile.core.effects import Ask, CallModel, RunTools
@@ -82,7 +83,7 @@ def ready(run: RunState) -> RunState:
 
 def test_a_transition_tells_all_of_a_move() -> None:
     """The log, the diagram of a run and `result.transitions` are made of it."""
-    run, transition, effect = step(loop, started(), calling("a", "b"), at=17.0, duration_ms=2.5)
+    run, transition, effect = astuple(step(loop, started(), calling("a", "b"), at=17.0, duration_ms=2.5))
 
     assert str(transition) == "1 await_model --ModelReplied--> execute_tools"
     assert (transition.row, transition.reason, transition.turn) == ("run_tools", "run_tools", 1)
@@ -139,7 +140,7 @@ def test_an_event_is_no_receipt() -> None:
 
 def test_a_row_that_stays_leaves_the_effect_alone() -> None:
     """What the user says meanwhile must not send the request twice."""
-    run, transition, effect = step(loop, started(), MessageInjected("and quickly"))
+    run, transition, effect = astuple(step(loop, started(), MessageInjected("and quickly")))
 
     assert (transition.stays, transition.asks, transition.dest) == (True, "", "await_model")
     assert (run.in_flight, run.inbox, effect) == (True, ("and quickly",), CallModel())
@@ -147,7 +148,7 @@ def test_a_row_that_stays_leaves_the_effect_alone() -> None:
 
 def test_a_row_that_leads_back_begins_the_effect_anew() -> None:
     """A retry is a request of its own, after its wait."""
-    run, transition, effect = step(loop, started(), ModelFailed("overloaded", delay=0.25))
+    run, transition, effect = astuple(step(loop, started(), ModelFailed("overloaded", delay=0.25)))
 
     assert (transition.stays, run.in_flight) == (False, False)
     assert effect == CallModel(attempt=2, delay=0.25)
@@ -238,7 +239,7 @@ def test_an_ending_says_why_and_answers_what_is_open(
     events: list[Event], reason: str, detail: str, content: str | None
 ) -> None:
     """Always stops, always says why, and leaves a history that can be gone on with."""
-    run, transition, _ = take(started(turns=2, recoveries=1, nudges=0, repairs=0), *events)
+    run, transition, _ = astuple(take(started(turns=2, recoveries=1, nudges=0, repairs=0), *events))
 
     assert transition.reason == reason
     if run.stop is not None:
@@ -270,7 +271,7 @@ def test_an_injected_message_waits_until_no_call_is_open() -> None:
 
 def test_what_was_injected_too_late_for_the_answer_is_asked() -> None:
     """An answer to half of the question is none."""
-    run, transition, effect = take(started(), MessageInjected("also this"), ModelReplied(Reply("first")))
+    run, transition, effect = astuple(take(started(), MessageInjected("also this"), ModelReplied(Reply("first"))))
 
     assert (transition.row, effect) == ("ask_injected", CallModel())
     assert begin(run).history[-2:] == (Exchange(Reply("first")), UserTurn("also this"))
@@ -315,7 +316,7 @@ def test_calls_of_a_cut_reply_do_not_run() -> None:
 def test_wrapping_up_asks_once_more_with_tools_off() -> None:
     """What was paid for so far is worth one more request."""
     start = RunStarted("run", "hi", limits=Limits(turns=1, on_exhausted="wrap_up"))
-    run, transition, effect = take(begin(begin_run(start)), calling("a"), ResultsAppended())
+    run, transition, effect = astuple(take(begin(begin_run(start)), calling("a"), ResultsAppended()))
 
     assert effect == CallModel(tools=False)
     assert transition.asks == "CallModel (tools off)"
@@ -333,7 +334,7 @@ def test_the_next_model_has_all_its_attempts() -> None:
     for _ in range(3):
         run = begin(step(loop, run, ModelFailed("overloaded", delay=0.0)).run)
 
-    _, transition, effect = step(loop, run, ModelFailed("overloaded", delay=0.0))
+    _, transition, effect = astuple(step(loop, run, ModelFailed("overloaded", delay=0.0)))
 
     assert (transition.row, effect) == ("next_model", CallModel(model=1))
 
@@ -380,7 +381,7 @@ def test_an_extension_state_may_run_tools_when_none_are_open() -> None:
         ],
     )
 
-    run, transition, effect = step(machine, started(), ModelReplied(Reply("text")))
+    run, transition, effect = astuple(step(machine, started(), ModelReplied(Reply("text"))))
 
     assert (effect, transition.asks) == (RunTools((), ()), "RunTools ()")
     assert step(machine, run, ToolsFinished(())).run.state == "done"

@@ -52,8 +52,9 @@ def played(
     run = begin_run(RunStarted("r1", "1 + 2?", limits=limits or Limits(turns=99)))
     moves = []
     for event, duration_ms in events:
-        run, move, _ = step(machine, begin(run), event, duration_ms=duration_ms)
-        moves.append(move)
+        taken = step(machine, begin(run), event, duration_ms=duration_ms)
+        run = taken.run
+        moves.append(taken.transition)
     return run, moves
 
 

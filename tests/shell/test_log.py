@@ -61,8 +61,9 @@ def play(*events: Event, start: RunStarted = START, began: bool = True) -> list[
     run = begin_run(start)
     heard: list[tuple[Notice, RunState]] = [(start, run)]
     for event in events:
-        run, transition, _ = step(loop, begin(run) if began else run, event, at=1_700_000_000.25, duration_ms=3.00049)
-        heard.append((transition, run))
+        taken = step(loop, begin(run) if began else run, event, at=1_700_000_000.25, duration_ms=3.00049)
+        run = taken.run
+        heard.append((taken.transition, run))
     return heard
 
 

@@ -244,18 +244,18 @@ class _Search:
             spent = place.spent | _spent(place.run, event)
             return place._replace(run=note(place.run, event), spent=spent, before=place, event=event)
         try:
-            run, transition, _ = step(self._machine, place.run, event)
+            taken = step(self._machine, place.run, event)
         except NoRow as error:
             self._find("no row", str(error), place, event)
             return None
         except Exception as error:  # noqa: BLE001 - whatever a row's guard or change raises is a finding
             self._find("raised", f"{type(event).__name__} in {place.run.state!r}: {error!r}", place, event)
             return None
-        self._taken[transition.row] += 1
+        self._taken[taken.transition.row] += 1
         calls = tuple(call.id for call in event.reply.calls) if isinstance(event, ModelReplied) else ()
         texts = (event.text,) if isinstance(event, MessageInjected) else ()
         freed = {event.call_id} if isinstance(event, ApprovalDecided) and event.decision == "rerun" else set[str]()
-        return _Place(run, place.calls + calls, place.texts + texts, place.spent - freed, place, event)
+        return _Place(taken.run, place.calls + calls, place.texts + texts, place.spent - freed, place, event)
 
     def _flaws(self, place: _Place) -> Iterator[tuple[Kind, str]]:
         """What is wrong with a run that a move has led to."""

@@ -61,5 +61,6 @@ def walk(
             run = note(run, event)
             yield run, None
         else:
-            run, transition, _ = step(machine, run, event, at=at, duration_ms=duration_ms)
-            yield run, transition
+            taken = step(machine, run, event, at=at, duration_ms=duration_ms)
+            run = taken.run
+            yield run, taken.transition

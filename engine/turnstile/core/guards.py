@@ -61,7 +61,7 @@ def retries_left(run: RunState, event: ModelFailed) -> bool:
 
 def was_refused(run: RunState, event: ModelFailed | ModelReplied) -> bool:
     """Whether the model, or a filter before it, declined."""
-    return event.kind == "content_filter" if isinstance(event, ModelFailed) else event.reply.finish == "refusal"
+    return event.reply.finish == "refusal" if isinstance(event, ModelReplied) else event.kind == "content_filter"
 
 
 def is_model_fault(run: RunState, event: ModelFailed) -> bool:
@@ -158,11 +158,9 @@ def exhausted(run: RunState, event: ModelFailed | ModelReplied) -> str | None:
     """The limit that forbids asking for another reply after this event; ``None`` when there is none."""
     if run.wrapping_up:
         return run.wrapping_up
-    if isinstance(event, ModelFailed):
-        return over_budget(run) or None
-    if run.turns + 1 >= run.start.limits.turns:
-        return StopReason.MAX_TURNS
-    return spent_after(run, event) or None
+    if isinstance(event, ModelReplied):
+        return StopReason.MAX_TURNS if run.turns + 1 >= run.start.limits.turns else spent_after(run, event) or None
+    return over_budget(run) or None
 
 
 def limit_of(run: RunState, event: ModelReplied) -> str | None:

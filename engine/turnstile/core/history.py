@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import overload
 
 from turnstile.core.errors import UsageError
@@ -24,7 +25,7 @@ def length_of(text: str) -> int:
 
 def size_of(item: Item) -> int:
     """A rough size of an item in characters, as `length_of` counts them, for estimates of its tokens."""
-    if isinstance(item, UserTurn):
+    if not isinstance(item, Exchange):
         return length_of(item.text) + CHARS_PER_ITEM + sum(map(_size_of_attachment, item.attachments))
     size = length_of(item.reply.text) + length_of(item.reply.native) + CHARS_PER_ITEM
     for call in item.reply.calls:
@@ -75,7 +76,7 @@ class History(Sequence[Item]):
 
     def _push(self, item: Item) -> None:
         self._ends.append((self._ends[-1] if self._ends else 0) + size_of(item))
-        if isinstance(item, UserTurn) and not item.synthetic:
+        if not isinstance(item, Exchange) and not item.synthetic:
             self._questions.append(len(self._items))
         self._items.append(item)
 
@@ -104,8 +105,7 @@ class History(Sequence[Item]):
         return self._length
 
     def __iter__(self) -> Iterator[Item]:
-        for index in range(self._length):
-            yield self._items[index]
+        return islice(self._items, self._length)
 
     @overload
     def __getitem__(self, index: int) -> Item: ...

@@ -5,8 +5,8 @@ Judging changes nothing: it says which row is taken and which were refused. What
 What `transitions` does here is to hold the table: states, events, and the rows of each in their order. It does not move
 the run, although it could: a run is a frozen value that one pure function makes anew, a transition must name the rows
 that were refused, and moving a model, with its callbacks and logs, takes two thirds of the time and would run code in
-the midst of a move. So a row is a transition of our own class, which says yes or no, and an event is one of our own
-class, too, which asks its rows and makes nothing around it.
+the midst of a move. So a row is a transition of our own class, which has the guards and what they refuse, and an event
+is one of our own class, too, which asks them and makes nothing around it.
 
 One ``transitions.Machine`` without a model serves every run, through a small cursor that is thrown away afterwards;
 building one for each run, or registering a model, costs ten times a step. It stays synchronous: no I/O, no callbacks.
@@ -23,6 +23,7 @@ Its traps, all of which are mapped to our one error `NoRow`, or kept out by the 
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -69,30 +70,28 @@ class _Judged(transitions.Transition):
 
     def __init__(self, source: str, dest: str | None, row: Row) -> None:
         super().__init__(source, dest)  # type: ignore[arg-type] # its stub forgets that an internal one has no dest
-        self._row = row
-        self._guards = tuple((guard, Refusal(row.name, guard.__name__)) for guard in row.guards)
-
-    def execute(self, event_data: _Cursor) -> bool:  # type: ignore[override] # `_Asking` passes nothing else
-        """Tell the cursor whether this row takes the event; nothing moves."""
-        answers = event_data.answers
-        for guard, refusal in self._guards:
-            answer = answers.get(guard)
-            if answer is None:
-                answer = answers[guard] = guard(event_data.run, event_data.happened)
-            if not answer:
-                event_data.refused.append(refusal)
-                return False
-        event_data.taken = self._row
-        return True
+        self.row = row
+        self.guards = tuple((guard, Refusal(row.name, guard.__name__)) for guard in row.guards)
 
 
 class _Asking(transitions.Event):
     """An event as `transitions` holds it."""
 
+    transitions: defaultdict[str, list[_Judged]]  # type: ignore[assignment] # nothing else is added to it
+
     def trigger(self, model: _Cursor) -> bool:  # type: ignore[override] # `Machine.judge` passes nothing else
-        """Ask the rows of the cursor's state, in their order, until one takes the event."""
-        for row in self.transitions.get(model.run.state, ()):  # noqa: SIM110 - a generator costs as much as its rows
-            if row.execute(model):
+        """Ask the rows of the cursor's state, in their order, until one takes the event; nothing moves."""
+        run, happened, answers = model.run, model.happened, model.answers
+        for judged in self.transitions.get(run.state, ()):
+            for guard, refusal in judged.guards:
+                answer = answers.get(guard)
+                if answer is None:
+                    answer = answers[guard] = guard(run, happened)
+                if not answer:
+                    model.refused.append(refusal)
+                    break
+            else:
+                model.taken = judged.row
                 return True
         return False
 

@@ -17,19 +17,23 @@ _START = r"(?:(?<![a-z0-9])|(?<=\\[nrt]))"  # of a word, or right after an escap
 # What a group holds stands before the secret and is kept.
 _SECRET = re.compile(
     rf"""
-    # OpenAI, Anthropic, DeepSeek, DashScope, xAI, NVIDIA, Perplexity, GitLab, Slack
-    {_START}(?:sk|rk|pk|xai|nvapi|pplx|glpat|xox[a-z])-[\w-]{{8,}}
-    # GitHub, Groq, Hugging Face, Replicate, Stripe
-    | {_START}(?:gh[a-z]|github_pat|gsk|hf|r8|sk_live|rk_live)_\w{{8,}}
-    # Google, AWS
-    | {_START}(?:AIza[\w-]{{20,}}|(?:AKIA|ASIA)[A-Z0-9]{{12,}})
-    # JSON Web Token, RFC 7519; private key, RFC 7468
-    | {_START}eyJ[\w-]{{1,512}}\.[\w-]+(?:\.[\w-]+)?
+    {_START}(?:
+        # OpenAI, Anthropic, DeepSeek, DashScope, xAI, NVIDIA, Perplexity, GitLab, Slack
+        (?:sk|rk|pk|xai|nvapi|pplx|glpat|xox[a-z])-[\w-]{{8,}}
+        # GitHub, Groq, Hugging Face, Replicate, Stripe
+        | (?:gh[a-z]|github_pat|gsk|hf|r8|sk_live|rk_live)_\w{{8,}}
+        # Google, AWS
+        | AIza[\w-]{{20,}} | (?:AKIA|ASIA)[A-Z0-9]{{12,}}
+        # JSON Web Token, RFC 7519
+        | eyJ[\w-]{{1,512}}\.[\w-]+(?:\.[\w-]+)?
+    )
+    # private key, RFC 7468
     | -----BEGIN[ ][A-Z ]{{0,32}}PRIVATE[ ]KEY-----[^-]*
-    # a password in an address, RFC 3986 §3.2.1; a header, RFC 6750 §2.1; a named value
+    # a password in an address, RFC 3986 §3.2.1; a header, RFC 6750 §2.1; a named value, by its first letter
     | (://[^/\s:@]{{0,64}}:)[^/\s@]+(?=@)
     | (\bbearer[\s\\"':=]+)[^\s\\"',;]+
-    | ((?:api[ _-]?key|access[ _-]?key|secret|token|password|passwd|authorization)(?:\s\w+)?[\\"']*\s*[=:]\s*[\\"']*)
+    | ((?=[astp])
+      (?:api[ _-]?key|access[ _-]?key|secret|token|password|passwd|authorization)(?:\s\w+)?[\\"']*\s*[=:]\s*[\\"']*)
       (?!bearer)(?:basic\s+)?[^\s\\"',;&]{{4,}}
     """,
     re.IGNORECASE | re.VERBOSE,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from turnstile.core.budget import NOTHING, output_cap, price, reservation
 from turnstile.core.changes import charge_lost, finish
 from turnstile.core.effects import Ask, AskHuman, CallModel, Effect, RunTools
@@ -72,7 +70,7 @@ class Transition(Value, frozen=True):
         return f"{self.seq} {self.source} --{self.event}--> {self.dest}"
 
 
-class Step(NamedTuple):
+class Step(Value, frozen=True):
     """What one event makes of a run: its next state, the transition, and the effect to perform next."""
 
     run: RunState
@@ -94,6 +92,7 @@ def step(machine: Machine, run: RunState, event: Event, *, at: float = 0.0, dura
         NoRow: No row takes the event in this state; the run is as it was.
     """
     row, refused = machine.judge(run, event)
+    kind = type(event)  # by which the table knows it, too
     stays = row.dest == STAY
     dest = machine.state(run.state if stays or row.dest == AGAIN else row.dest)
     reason = row.reason if isinstance(row.reason, str) else str(row.reason(run, event))
@@ -110,11 +109,11 @@ def step(machine: Machine, run: RunState, event: Event, *, at: float = 0.0, dura
         reserved=run.reserved if stays else NOTHING,
     )
     effect = effect_of(machine, moved)
-    reply = event.reply if isinstance(event, ModelReplied) else None
+    reply = event.reply if type(event) is ModelReplied else None
     transition = Transition(
         seq=moved.seq,
         source=run.state,
-        event=type(event).__name__,
+        event=kind.__name__,
         row=row.name,
         dest=dest.name,
         reason=reason,
@@ -124,9 +123,9 @@ def step(machine: Machine, run: RunState, event: Event, *, at: float = 0.0, dura
         stays=stays,
         usage=reply.usage if reply else None,
         cost=price(run, reply) if reply else None,
-        tools=_results(moved) if isinstance(event, ToolsFinished) else (),
+        tools=_results(moved) if kind is ToolsFinished else (),
         calls=tuple([call.name for call in reply.calls]) if reply else (),
-        error=event if isinstance(event, ModelFailed) else None,
+        error=event if type(event) is ModelFailed else None,
         at=at,
         duration_ms=duration_ms,
     )

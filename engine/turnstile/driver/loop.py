@@ -360,7 +360,7 @@ class Loop:
 
     def _move(self, taken: Step) -> None:
         """Be in the next state, and let go of what belonged to the last one."""
-        moved, transition, self._next = taken
+        moved, transition, self._next = taken.run, taken.transition, taken.effect
         self.keeper.run = moved
         self.transitions.append(transition)
         if moved.stopping is not None:
