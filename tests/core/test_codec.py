@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import ClassVar
 
 import pytest
@@ -71,6 +71,71 @@ class Tallied(Event):
     def apply(self, run: RunState) -> RunState:
         """Change nothing."""
         return run
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled(Event):
+    """An extension's event that is made with something besides its fields, which stands before one of them."""
+
+    codec_name: ClassVar[str] = "acme.scaled"
+    weight: int
+    scale: InitVar[int] = 0
+    more: int = 0
+
+    def apply(self, run: RunState) -> RunState:
+        """Change nothing."""
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledNoted(Event):
+    """The same with a field that C does not know, by which it is made here."""
+
+    codec_name: ClassVar[str] = "acme.scaled_noted"
+    weight: int
+    scale: InitVar[int] = 0
+    more: int = 0
+    notes: JsonValue = None
+
+    def apply(self, run: RunState) -> RunState:
+        """Change nothing."""
+        return run
+
+
+@dataclass(frozen=True, init=False)
+class Turned(Event):
+    """An extension's event with a constructor of its own, that takes the fields in another order."""
+
+    codec_name: ClassVar[str] = "acme.turned"
+    weight: int
+    more: int
+    notes: JsonValue
+
+    def __init__(self, more: int, weight: int, notes: JsonValue = None) -> None:
+        for name, value in (("weight", weight), ("more", more), ("notes", notes)):
+            object.__setattr__(self, name, value)
+
+    def apply(self, run: RunState) -> RunState:
+        """Change nothing."""
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Counted(Event):
+    """An extension's event with a field that its constructor does not take."""
+
+    codec_name: ClassVar[str] = "acme.counted"
+    weight: int
+    times: int = field(init=False, default=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Event):
+    """An extension's event that is made with something besides its fields, which has no default."""
+
+    codec_name: ClassVar[str] = "acme.asked"
+    weight: int
+    scale: InitVar[int]
 
 
 class Valued(Event, Value, frozen=True, kw_only=True):
@@ -343,6 +408,14 @@ def test_an_event_that_is_made_by_names_alone_comes_back(spaces: bytes, event: E
     assert "acme.reviewed" in str(refused({"v": 1, "type": "acme.reviewed", "good": True}))
 
 
+@pytest.mark.parametrize("event", [Scaled(3, 7, 4), ScaledNoted(3, 7, 4, [1]), Turned(4, 3, [1])])
+@pytest.mark.parametrize("spaces", [b"", b" "])
+def test_an_event_is_made_of_the_right_fields_whatever_its_constructor_takes(spaces: bytes, event: Event) -> None:
+    """A value at another field's place would go on unseen, and a run would be resumed with it."""
+    longer = codec.with_events(type(event))
+    assert longer.decode(longer.encode(event) + spaces) == event
+
+
 @pytest.mark.parametrize("spaces", [b"", b" "])
 def test_a_mapping_comes_back_as_the_plain_json_that_was_written(spaces: bytes) -> None:
     """What was read must be writable again, and the same, however the text is spaced."""
@@ -378,6 +451,8 @@ def event_class(name: str, hint: object, codec_name: str = "acme.event") -> type
         (event_class("parts", list[str]), r"Sampled.parts: list\[str\] has no form in a record; use str"),
         (event_class("part", str | int), "Sampled.part: .* needs a field `kind"),
         (event_class("part", ToolCall | ToolResult), "Sampled.part: .*ToolCall.* needs a field `kind"),
+        (Counted, "Counted cannot be made of its fields alone, which are weight, times: .*'times'"),
+        (Asked, "Asked cannot be made of its fields alone, which are weight: .*'scale'"),
         (type("Plain", (Event,), {"codec_name": "acme.plain"}), "the event Plain is no dataclass"),
     ],
 )

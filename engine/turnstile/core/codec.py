@@ -151,7 +151,10 @@ class _Direct:
     def __init__(self, kind: type) -> None:
         self._kind = kind
         self._names, hints = [field.name for field in fields_of(kind)], get_type_hints(kind)
+        self._is_made_by_name = any(field.by_name for field in fields_of(kind))
         known = {name for name in self._names if _is_known(hints[name])}
+        if len(known) == len(self._names) and not _is_known(kind):  # a dataclass with an `InitVar`
+            known = set()
         self._rest = [(place, form_of(hints[name])) for place, name in enumerate(self._names) if name not in known]
         shape = kind
         if self._rest:
@@ -198,7 +201,8 @@ class _Direct:
             if type(value) in _NESTED and record.count(b"[") + record.count(b"{") > DEPTH:
                 return None  # of the rest, C knows how deep it is: as deep as its type
             values[place] = form.read(value)
-        made: Event = self._kind(*values)
+        named = dict(zip(self._names, values, strict=True)) if self._is_made_by_name else {}
+        made: Event = self._kind(**named) if named else self._kind(*values)
         return made
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
+from inspect import signature
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -218,7 +219,18 @@ def _fields(kind: type) -> dict[str, Form]:
         except ConfigurationError as error:
             msg = f"{kind.__name__}.{field.name}: {error}"
             raise ConfigurationError(msg) from None
+    if is_dataclass(kind):
+        _check_made(kind, forms)
     return forms
+
+
+def _check_made(kind: type, names: Collection[str]) -> None:
+    """Refuse a dataclass that could be written and not be read: who makes one gives all its fields, and no more."""
+    try:
+        signature(kind).bind(**dict.fromkeys(names))
+    except TypeError as error:
+        msg = f"{kind.__name__} cannot be made of its fields alone, which are {', '.join(names)}: {error}; "
+        raise ConfigurationError(msg + "give each to the constructor, and nothing else that has no default") from None
 
 
 def _union(options: tuple[object, ...]) -> Form:

@@ -15,7 +15,7 @@ Its traps, all of which are mapped to our one error `NoRow`, or kept out by the 
 - no row whose guards hold gives ``False``; so does an event of ours that the state has no row for, where its own raises
   ``MachineError``; an event that no row names raises ``KeyError``;
 - ``source="*"`` includes final states, so "any live" is expanded here;
-- nothing tells which transition was taken or refused, so the row itself tells the cursor;
+- nothing tells which transition was taken or refused, so the event itself tells the cursor;
 - a lambda as a guard prints as ``<lambda>``, so guards are named functions (`row` refuses others);
 - the ``AsyncMachine`` of 0.9.3 swallows cancellation, and asks every guard even after one has failed.
 """

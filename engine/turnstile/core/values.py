@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard, cast
 
 import msgspec
@@ -20,6 +21,8 @@ else:
     from msgspec.structs import replace as evolve
 
 __all__ = ["Field", "Struct", "Value", "asdict", "evolve", "field", "fields_of", "is_record"]
+
+_BY_PLACE = Parameter.POSITIONAL_OR_KEYWORD
 
 
 class Value(Struct, frozen=True, gc=False):
@@ -35,7 +38,7 @@ class Field(NamedTuple):
     Attributes:
         name: Its name.
         required: Whether it has no default.
-        by_name: Whether it is given by name only.
+        by_name: Whether it is given by name: the constructor takes it so alone, or something else at its place.
     """
 
     name: str
@@ -60,7 +63,12 @@ def _looked_up(kind: type) -> tuple[Field, ...]:
         return tuple(
             Field(field.name, field.required, field.name not in by_place) for field in msgspec.structs.fields(kind)
         )
+    takes = [name for name, parameter in signature(kind).parameters.items() if parameter.kind is _BY_PLACE]
     return tuple(
-        Field(field.name, field.default is MISSING and field.default_factory is MISSING, field.kw_only is True)
-        for field in fields(cast("type", kind))
+        Field(
+            field.name,
+            field.default is MISSING and field.default_factory is MISSING,
+            takes[place : place + 1] != [field.name],  # an `InitVar` may come before it, or the constructor be its own
+        )
+        for place, field in enumerate(fields(cast("type", kind)))
     )
