@@ -251,8 +251,10 @@ def stopped(path: Path, process: subprocess.Popen[str]) -> Iterator[None]:
     os.waitid(os.P_PID, process.pid, os.WSTOPPED)
     connection.execute("ROLLBACK")
     connection.close()
-    yield
-    process.send_signal(signal.SIGCONT)
+    try:
+        yield
+    finally:  # or nobody could end it
+        process.send_signal(signal.SIGCONT)
 
 
 def test_a_stopped_holder_is_replaced_when_its_time_is_over(tmp_path: Path) -> None:
