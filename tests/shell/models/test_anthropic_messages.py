@@ -141,7 +141,7 @@ async def test_the_address_may_or_may_not_hold_the_version(ending: str, path: st
         ({"cach": True}, "AnthropicMessages has no option 'cach'; did you mean 'cache'"),
         ({"cache": 1}, "AnthropicMessages's option cache is True or False; got 1"),
         ({"auth": "basic"}, "auth is one of 'x-api-key', 'bearer'; got 'basic'"),
-        ({"api_version": "\n"}, "api_version is a text of printable ASCII; got '\\n'"),
+        ({"api_version": "\n"}, "api_version is a text of printable ASCII without blanks around it; got '\\n'"),
         ({"server_tools": {}}, "server_tools is a list of mappings; got <class 'dict'>"),
         ({"server_tools": ["web_search"]}, "server_tools is a list of mappings; got <class 'list'>"),
         ({"server_tools": [{"type": object()}]}, "settings must be JSON"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Literal, TypedDict, cast, get_args, get_origin, get_type_hints
@@ -95,6 +96,9 @@ SERVER_DEFAULTS: ServerOptions = {
     "headers": {},
 }
 
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # of a header (RFC 9110, section 5.6.2)
+_FRAMING = ("content-length", "transfer-encoding")  # ours: two that differ are how requests are smuggled
+
 DEFAULTS: ChatOptions = {
     "system_placement": "system",
     "max_tokens_field": "max_tokens",
@@ -173,11 +177,15 @@ def _misfit(name: str, hint: object, value: object) -> str:
 
 
 def _are_headers(value: object) -> bool:
-    return isinstance(value, Mapping) and all(_is_header(part) for pair in value.items() for part in pair)
+    return isinstance(value, Mapping) and all(_is_name(name) and _is_header(text) for name, text in value.items())
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(_NAME.fullmatch(value)) and value.lower() not in _FRAMING
 
 
 def _is_header(value: object) -> bool:
-    return isinstance(value, str) and value.isascii() and value.isprintable()
+    return isinstance(value, str) and value.isascii() and value.isprintable() and value == value.strip()
 
 
 def _are_names(value: object) -> bool:
@@ -192,10 +200,13 @@ _BY_TYPE: Mapping[object, tuple[Callable[[object], bool], str]] = {
     bool: (lambda value: isinstance(value, bool), "True or False"),
     int: (lambda value: isinstance(value, int) and is_positive(value), "a whole number above 0"),
     float: (is_positive, "a number of seconds above 0"),
-    str: (_is_header, "a text of printable ASCII"),
+    str: (_is_header, "a text of printable ASCII without blanks around it"),
 }
 _BY_NAME: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "headers": (_are_headers, "a mapping of names to texts of printable ASCII"),
+    "headers": (
+        _are_headers,
+        "a mapping of names to texts of printable ASCII without blanks around them, and not for a body's length",
+    ),
     "server_tools": (_are_mappings, "a list of mappings"),
     "echo": (_are_names, "a tuple of names of fields"),
 }
