@@ -21,7 +21,7 @@ import pytest
 import trustme
 
 from turnstile.core.events import ModelFailed
-from turnstile.core.messages import Reply
+from turnstile.core.messages import Reply, UserTurn
 from turnstile.models import OpenAIChat
 from turnstile.ports import ModelRequest
 from turnstile.shell.models.direct import Direct, Post
@@ -153,6 +153,34 @@ async def test_a_connection_whose_answer_was_not_read_to_its_end_is_opened_anew(
         assert [part async for part in response.chunks] == [BODY]
     await connection.aclose()
     await serving
+
+
+async def test_a_connection_that_holds_a_part_of_a_request_is_opened_anew(hello: ModelRequest) -> None:
+    """A server may refuse a long request by its head and read no more: the next would wait behind the rest for ever."""
+    refusal = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 0\r\n\r\n"
+    answered = threading.Event()
+
+    def serve() -> None:
+        with listening.accept()[0] as first:
+            first.recv(65536)
+            first.sendall(refusal)
+            with listening.accept()[0] as second:
+                while not second.recv(65536).endswith(b"}"):
+                    pass
+                second.sendall(DONE)
+                answered.wait(SECONDS)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(SECONDS)
+        serving = asyncio.create_task(asyncio.to_thread(serve))
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        client = OpenAIChat("m", base_url=url, stream=False, timeout=SECONDS / 2)
+        long = ModelRequest("", [UserTurn("x" * (16 * 1024 * 1024))])  # more than the system keeps for a reader
+        assert "context_overflow" in await said(client, long)
+        assert await said(client, hello) == "done"
+        answered.set()
+        await client.aclose()
+        await serving
 
 
 async def test_a_request_cancelled_while_its_connection_opens_leaves_none_behind() -> None:
