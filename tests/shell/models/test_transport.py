@@ -49,6 +49,18 @@ async def said(client: OpenAIChat, request: ModelRequest) -> str:
         pytest.param({"status": "hang", "end": "reset"}, "network", "127.0.0.1", id="reset-before-response"),
         pytest.param({"headers": {"content-length": "100"}, "text": "half"}, "network", "peer closed", id="cut-body"),
         pytest.param(
+            {"headers": {"transfer-encoding": "chunked"}, "text": "4"},
+            "network",
+            "closed connection",
+            id="cut-chunk-size",
+        ),
+        pytest.param(
+            {"headers": {"transfer-encoding": "chunked"}, "text": "4\r\nhalf\r\n0\r\nx"},
+            "network",
+            "closed connection",
+            id="cut-trailer",
+        ),
+        pytest.param(
             {"headers": {"content-length": "-1"}, "text": ""}, "protocol", "127.0.0.1", id="bad-content-length"
         ),
         pytest.param(
@@ -78,6 +90,14 @@ async def test_nobody_listening_is_a_network_failure(hello: ModelRequest) -> Non
     server.close()
     assert await said(client, hello) == "network"
     await client.aclose()
+
+
+@pytest.mark.parametrize("base_url", ["http://a\0b/v1", "http://\u2488com/v1", "http://xn--/v1"])
+async def test_an_address_that_names_no_host_is_a_clear_error(hello: ModelRequest, base_url: str) -> None:
+    """A library's own error would end the run with a traceback, and the environment is not to blame."""
+    client = OpenAIChat("m", base_url=base_url)
+    with pytest.raises(ConfigurationError, match=r"base_url names no host: .*; give an address such as"):
+        await client.reply(hello, lambda delta: None)
 
 
 async def test_a_connection_that_is_not_accepted_times_out(hello: ModelRequest) -> None:

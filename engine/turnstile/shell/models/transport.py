@@ -49,7 +49,7 @@ _BROKEN = (
 )
 _PACKINGS = ("gzip", "deflate")  # once, and by no other: then there is a bound to what a piece unpacks to
 _PIECE = 4096  # bytes that are unpacked at once; they are 4 MB at the most (zlib's technical details: 1,032 to one)
-_CUT = ("disconnected", "peer closed connection")  # our and h11's words for an answer that ended too soon
+_CUT = ("disconnected", "closed connection")  # our and h11's words for an answer that ended too soon
 
 
 class Transport:
@@ -66,6 +66,9 @@ class Transport:
         trust_env: Whether proxies and certificates named by the environment are used. A server on this machine is never
             asked through a proxy.
         max_bytes: Longer answers are refused.
+
+    Raises:
+        ConfigurationError: The address is none.
     """
 
     def __init__(
@@ -81,7 +84,7 @@ class Transport:
         trust_env: bool,
         max_bytes: int = MAX_BYTES,
     ) -> None:
-        self._url = httpx.URL(url)
+        self._url = _url(url, clean)
         self._host = self._url.netloc.decode("ascii")
         self._post = Post(core_url(self._url), httpx.Headers({"host": self._host, **headers}).raw, connect_timeout)
         self._clean = clean
@@ -241,6 +244,16 @@ class Transport:
                 "mend the proxy variables or SSL_CERT_FILE, or give trust_env=False"
             )
             raise ConfigurationError(msg) from None
+
+
+def _url(address: str, clean: Redactor) -> httpx.URL:
+    try:
+        url = httpx.URL(address)
+        _ = url.host  # which is read only when it is asked for, and may be no name then
+    except (httpx.InvalidURL, ValueError) as error:
+        msg = f"base_url names no host: {clean(str(error))}; give an address such as 'https://api.openai.com/v1'"
+        raise ConfigurationError(msg) from None
+    return url
 
 
 def _tell(events: list[Event], listener: Listener, patience: Patience) -> None:
