@@ -26,7 +26,7 @@ from turnstile.agent import AgentOptions
 from turnstile.core.errors import StoreFull
 from turnstile.core.events import ToolsFinished
 from turnstile.core.fold import fold
-from turnstile.ports import Deliver, Delta, Lease, Notice, Record, Summary, ToolStarted
+from turnstile.ports import Deliver, Delta, Lease, ModelRequest, Notice, Record, Summary, ToolStarted
 from turnstile.stores import MemoryStore
 from turnstile.testing import FrozenClock, ScriptedModel, assert_path, call
 from turnstile.testing.scripted import Answering, Said
@@ -87,6 +87,37 @@ async def test_two_tasks_cannot_step_one_run() -> None:
             await run.step()
         answer.set()
         assert (await stepping).dest == "done"
+
+
+async def test_a_loop_that_begins_tasks_at_once_takes_the_same_steps() -> None:
+    """A program may let its loop start tasks as they are made (Python 3.12): an effect may end before it is known."""
+    factory = getattr(asyncio, "eager_task_factory", None)
+    if factory is None:
+        pytest.skip("this Python has no eager tasks")
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def ask(_: ModelRequest) -> Said:
+        begun.set()
+        await may_end.wait()
+        return "three"
+
+    event_loop = asyncio.get_running_loop()
+    event_loop.set_task_factory(factory)
+    try:
+        async with adder(call("add", a=1, b=2), ask).start("1 + 2?") as run:
+            await run.until("await_model")
+            stepping = event_loop.create_task(run.step())
+            await begun.wait()
+            stepping.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await stepping
+            finishing = event_loop.create_task(run.finish())
+            may_end.set()
+            result = await finishing
+    finally:
+        event_loop.set_task_factory(None)
+    assert_path(result, "await_model execute_tools append_results await_model done")
+    assert result.output == "three"
 
 
 async def test_until_stops_where_it_was_told() -> None:
