@@ -235,6 +235,27 @@ async def test_what_nobody_reads_is_left_with_the_sender() -> None:
     assert most <= 2 * MOST_UNREAD
 
 
+async def test_a_flood_does_not_hold_up_the_loop() -> None:
+    """A hostile server may send a thousand tiny chunks in each packet: no time limit would end that, nor Ctrl-C."""
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        stream = await connect("127.0.0.1", listening.getsockname()[1], None)
+        stream.data_received(b"x" * MOST_UNREAD)  # what the loop has read at once
+        others = asyncio.create_task(take_turns())
+        for piece in range(8):
+            assert turns >= piece
+            await stream.read(MOST_UNREAD // 8)
+        others.cancel()
+        await stream.aclose()
+
+
 @pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
 def test_a_connection_that_broke_before_anything_was_sent_is_told_with_the_systems_words(kind: str) -> None:
     """A server that is overloaded resets what it has just accepted; each loop tells so in its own way."""

@@ -104,6 +104,8 @@ class SocketStream(asyncio.Protocol):
         del self._received[:most]
         if len(self._received) < self._most_unread:
             self._transport.resume_reading()
+        if self._received:
+            await asyncio.sleep(0)  # each piece of a flood may take long to understand, and time limits must pass
         return data
 
     async def aclose(self) -> None:
