@@ -119,6 +119,21 @@ async def test_what_comes_behind_an_answer_is_not_the_answer_to_the_next_request
     await serving
 
 
+async def test_what_comes_behind_an_answer_through_a_proxy_is_not_the_answer_to_the_next_request(
+    hello: ModelRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another library reads it, and takes it for that: the request was sent by then, so that it has failed."""
+    proxy = Leaver(closes=False, answer=DONE + DONE.replace(b"done", b"evil"))
+    proxy.leave.set()
+    monkeypatch.setenv("HTTP_PROXY", proxy.url)
+    serving = asyncio.create_task(asyncio.to_thread(proxy.serve, 2))
+    client = OpenAIChat("m", base_url="http://model.invalid", stream=False)
+    words = "protocol: model.invalid: what stood behind the answer before is no answer"
+    assert [await said(client, hello) for _ in range(3)] == ["done", words, "done"]
+    await client.aclose()
+    await serving
+
+
 async def test_what_a_server_says_before_its_answer_is_passed_over(hello: ModelRequest) -> None:
     """A proxy in front of a server may send early hints, or say that the request came, while the model thinks."""
     server = Leaver(closes=False, answer=b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + DONE)
