@@ -385,3 +385,16 @@ def test_an_extension_state_may_run_tools_when_none_are_open() -> None:
 
     assert (effect, transition.asks) == (RunTools((), ()), "RunTools ()")
     assert step(machine, run, ToolsFinished(())).run.state == "done"
+
+
+class Judged(ModelReplied, frozen=True):
+    """A reply of an extension's own, which rows of its own take."""
+
+
+def test_an_event_made_of_an_engines_own_says_as_much() -> None:
+    """Its tokens are counted in the run, so the log and the journal must not be without them."""
+    machine = loop.extend(rows=[before("answered", row("judged", await_model, Judged, [], done, accept))])
+
+    run, transition, _ = astuple(step(machine, started(), Judged(Reply("text", usage=Usage(10, 5)))))
+
+    assert (transition.event, transition.usage, run.usage) == ("Judged", Usage(10, 5), Usage(10, 5))

@@ -92,7 +92,6 @@ def step(machine: Machine, run: RunState, event: Event, *, at: float = 0.0, dura
         NoRow: No row takes the event in this state; the run is as it was.
     """
     row, refused = machine.judge(run, event)
-    kind = type(event)  # by which the table knows it, too
     stays = row.dest == STAY
     dest = machine.state(run.state if stays or row.dest == AGAIN else row.dest)
     reason = row.reason if isinstance(row.reason, str) else str(row.reason(run, event))
@@ -109,11 +108,12 @@ def step(machine: Machine, run: RunState, event: Event, *, at: float = 0.0, dura
         reserved=run.reserved if stays else NOTHING,
     )
     effect = effect_of(machine, moved)
-    reply = event.reply if type(event) is ModelReplied else None
+    reply = event.reply if isinstance(event, ModelReplied) else None
+    is_batch = reply is None and isinstance(event, ToolsFinished)
     transition = Transition(
         seq=moved.seq,
         source=run.state,
-        event=kind.__name__,
+        event=type(event).__name__,
         row=row.name,
         dest=dest.name,
         reason=reason,
@@ -123,9 +123,9 @@ def step(machine: Machine, run: RunState, event: Event, *, at: float = 0.0, dura
         stays=stays,
         usage=reply.usage if reply else None,
         cost=price(run, reply) if reply else None,
-        tools=_results(moved) if kind is ToolsFinished else (),
+        tools=_results(moved) if is_batch else (),
         calls=tuple([call.name for call in reply.calls]) if reply else (),
-        error=event if type(event) is ModelFailed else None,
+        error=event if not (reply or is_batch) and isinstance(event, ModelFailed) else None,
         at=at,
         duration_ms=duration_ms,
     )

@@ -209,7 +209,7 @@ class Loop:
         try:
             if self._home is None:
                 await self._open()
-            if not self.keeper.holds:
+            if not self.keeper.holds:  # asked here, too: nearly always it does, and a coroutine for that is a call
                 await self.keeper.regain(self.mail)
             held = True
             event, duration_ms = await self._next_event()
@@ -288,10 +288,10 @@ class Loop:
         self._began = self._outside.clock.monotonic()
         effecting = self._perform(performer, effect, intents[0].items)
         self._effect = task = loop.create_task(effecting, name=self.keeper.run.start.run_id)
-        task.add_done_callback(self._awake)  # for one that never begins; who does tells it earlier
+        task.add_done_callback(self._awake)  # for one that never begins; one that does tells it earlier
 
     async def _perform(self, performer: Performer, effect: Effect, items: Ranges) -> Event:
-        task = self._effect
+        task = self._effect  # none yet where the loop begins a task as it is made (asyncio.eager_task_factory)
         try:
             return await performer.perform(effect, self.keeper.run, items)
         finally:
