@@ -144,7 +144,7 @@ class ChatEncoder:
 
     def _pieces(self, request: ModelRequest) -> list[bytes]:
         in_words = self._is_prompted(request)
-        memo, shape, items = request.memo, self._shapes[in_words], request.items[:]
+        memo, shape, items = request.memo, self._shapes[in_words], request.items
         if len(memo) > 2 * len(items) + 64:  # a window has left behind what it no longer carries
             memo.clear()
         pieces: list[bytes] = []

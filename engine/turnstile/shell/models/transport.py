@@ -1,7 +1,7 @@
 """`Transport`: posts bytes to one address and gives the answer, whole or as events, or the failure that came instead.
 
-Loaded when a request is first sent: it, `connections`, `direct` and `socket_stream` are all that knows httpx and what
-lies under it. What it reads of streams is in `events`.
+Loaded when a request is first sent: it, `connections`, `direct`, `proxied` and `socket_stream` are all that knows httpx
+and what lies under it. What it reads of streams is in `events`.
 
 Connections belong to the event loop that opened them, so there is a stack for each loop. It closes with its loop, by
 the hook that closes a loop's asynchronous generators (`asyncio.run` calls it), so that no caller has to, and a second
