@@ -5,20 +5,32 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from turnstile.core.approval import with_approval
 from turnstile.core.context import KeepAll
-from turnstile.core.errors import ConfigurationError, InsideEventLoop, UsageError
+from turnstile.core.errors import ConfigurationError, InsideEventLoop
 from turnstile.core.events import RunStarted
+from turnstile.core.expecting import expect, expect_several
 from turnstile.core.history import History
 from turnstile.core.limits import Limits, Retry
 from turnstile.core.machine import Machine, loop
-from turnstile.core.messages import Attachment, Item, Message, Prompt, parted
+from turnstile.core.messages import Prompt, parted
 from turnstile.core.strict_json import JsonValue
 from turnstile.driver import Outside, Run, reopen
+from turnstile.options import (
+    AgentOptions,
+    Models,
+    RunOptions,
+    check_agent,
+    check_price,
+    check_run,
+    choices,
+    hearing,
+    max_tokens,
+)
 from turnstile.outputs import OutputType
 from turnstile.ports import Clock, ContextPolicy, ModelClient, Observer, Store
 from turnstile.result import Result
@@ -29,45 +41,6 @@ if TYPE_CHECKING:
     from turnstile.tools import Tool
 
 T = TypeVar("T")
-Models = str | ModelClient | Sequence[str | ModelClient]
-
-
-class AgentOptions(TypedDict, total=False):
-    """The options of an `Agent` that don't bear on the type of its output."""
-
-    name: str
-    instructions: str | Callable[[Any], str]
-    tools: Iterable[Tool[..., Any] | Callable[..., Any]]
-    limits: Limits
-    context: ContextPolicy | None
-    retry: Retry
-    machine: Machine
-    store: Store | None
-    observers: Iterable[Observer]
-    settings: Mapping[str, JsonValue] | None
-    clock: Clock | None
-
-
-class RunOptions(TypedDict, total=False):
-    """What one run may be given besides its prompt.
-
-    Attributes:
-        session: Name of a conversation: the run goes on where the session's newest run in this store ended.
-        run_id: A name of your own; without one it gets a new one.
-        history: What was said before: another result's `messages`, or items. Not together with `session`.
-        limits: In place of the agent's.
-        model: In place of the agent's.
-        deps: What tools and instructions get from you: a database, the user.
-        observers: Who hears of this run, besides the agent's observers.
-    """
-
-    session: str | None
-    run_id: str | None
-    history: Iterable[Item | Message]
-    limits: Limits | None
-    model: Models | None
-    deps: object
-    observers: Iterable[Observer]
 
 
 class Agent(Generic[T]):
@@ -121,19 +94,19 @@ class Agent(Generic[T]):
     ) -> None:
         from turnstile.shell.toolbox import Toolbox
 
-        for option, value, kind, what in (
-            ("name", name, str, "text"),
-            ("limits", limits, Limits, "Limits(…)"),
-            ("retry", retry, Retry, "Retry(…)"),
-            ("machine", machine, Machine, "a Machine, such as loop.extend(…)"),
-            ("settings", settings or {}, Mapping, 'a mapping, such as {"max_tokens": 1000}'),
-        ):
-            _expect(f"Agent's {option}", value, kind, what)
+        check_agent({
+            "name": name, "instructions": instructions, "limits": limits, "context": context, "retry": retry,
+            "machine": machine, "store": store, "settings": settings, "clock": clock,
+        })  # fmt: skip
+        if model is not None:
+            choices(model)
         self.model = model
         self.name = name
         self.instructions = instructions
         self.clock = clock or SystemClock()
-        self.toolbox = Toolbox(tools, monotonic=self.clock.monotonic)
+        self.toolbox = Toolbox(
+            expect_several("Agent's tools", tools, "a list of functions"), monotonic=self.clock.monotonic
+        )
         self.limits = limits
         self.output: OutputType[T] = OutputType(output)
         self.context = context or KeepAll()
@@ -142,9 +115,9 @@ class Agent(Generic[T]):
         self.machine = with_approval(machine) if asks else machine
         self.origin = ""
         self.store = store or MemoryStore()
-        self.observers = tuple(observers)
+        self.observers = hearing("Agent's", observers)
         self.settings = dict(settings or {})
-        self._max_output = _max_tokens(self.settings)
+        self._max_output = max_tokens(self.settings)
         self._clients: dict[str, ModelClient] = {}
 
     def __repr__(self) -> str:
@@ -162,7 +135,7 @@ class Agent(Generic[T]):
             ConfigurationError: A cost limit stands beside a model whose price is unknown.
             UsageError: The prompt is empty, or the history has a call without a result, or a result without a call.
         """
-        _check_options(prompt, options)
+        check_run(prompt, options)
         session, deps = options.get("session"), options.get("deps")
         clients = self.clients(options.get("model"))
         limits = options.get("limits") or self.limits
@@ -170,7 +143,7 @@ class Agent(Generic[T]):
         items = History.of(said)[:] if said else ()
         if session is not None and items:
             raise ConfigurationError("give a run a session or a history, not both: a session brings its own")
-        _check_price(clients, limits)
+        check_price(clients, limits)
         text, attachments = parted(prompt)
         models = tuple([client.name for client in clients])
         start = RunStarted(
@@ -250,7 +223,7 @@ class Agent(Generic[T]):
             vet_output=self.output.vet,
             output_schema=self.output.schema,
             settings=self.settings,
-            observers=(*self.observers, *observers) if observers else self.observers,
+            observers=self.observers if observers == () else (*self.observers, *hearing("a run's", observers)),
             deps=deps,
         )
 
@@ -294,10 +267,7 @@ class Agent(Generic[T]):
             from turnstile.models import first_available
 
             chosen = os.environ.get("TURNSTILE_MODEL") or first_available(os.environ).model
-        choices = [chosen] if isinstance(chosen, str) or not isinstance(chosen, Sequence) else list(chosen)
-        if not choices:
-            raise ConfigurationError("an agent needs at least one model; got an empty list")
-        return tuple(self._client(choice) for choice in choices)
+        return tuple(self._client(choice) for choice in choices(chosen))
 
     async def aclose(self) -> None:
         """Let go of the connections of models that were given by name."""
@@ -321,6 +291,7 @@ class Agent(Generic[T]):
 
     def _instructions(self, deps: object) -> str:
         text = self.instructions if isinstance(self.instructions, str) else self.instructions(deps)
+        expect("what Agent's instructions give", text, str, "text")
         return "\n\n".join(part for part in (text, self.output.instructions) if part)
 
     def _tools_size(self) -> int:
@@ -340,49 +311,3 @@ def _nature(machine: str, models: str, tools: tuple[tuple[str, str], ...]) -> tu
 def new_run_id() -> str:
     """An id that no other run has: 48 random bits, short enough to read out."""
     return secrets.token_hex(6)
-
-
-def _expect(name: str, value: object, kind: type, what: str) -> None:
-    if not isinstance(value, kind):
-        raise ConfigurationError(f"{name} is {what}; got {value!r}")
-
-
-def _max_tokens(settings: Mapping[str, JsonValue]) -> int | None:
-    wish = settings.get("max_tokens")
-    if wish is not None and (not isinstance(wish, int) or isinstance(wish, bool) or wish < 1):
-        raise ConfigurationError(f"settings['max_tokens'] is a whole number of at least 1; got {wish!r}")
-    return wish
-
-
-def _check_options(prompt: object, options: RunOptions) -> None:
-    """Refuse what cannot be meant, before anything of it is kept or paid for."""
-    if options:
-        _check_named(options)
-    parts = [prompt] if isinstance(prompt, str) else prompt
-    if not isinstance(parts, Sequence) or not all(isinstance(part, str | Attachment) for part in parts):
-        raise UsageError(f"a prompt is text, or a list of texts and attachments; got {prompt!r}")
-    if not any(isinstance(part, Attachment) or part.strip() for part in parts):
-        raise UsageError("the prompt is empty; say what the agent is to do")
-
-
-def _check_named(options: RunOptions) -> None:
-    unknown = options.keys() - RunOptions.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"a run has no option {min(unknown)!r}; it takes {', '.join(RunOptions.__annotations__)}")
-    if options.get("limits") is not None:
-        _expect("a run's limits", options.get("limits"), Limits, "Limits(…)")
-    for name in ("run_id", "session"):
-        value = options.get(name, "-")
-        if value is not None and not (isinstance(value, str) and value.strip()):
-            raise UsageError(f"a run's {name} is text that isn't empty, or None; got {value!r}")
-
-
-def _check_price(clients: tuple[ModelClient, ...], limits: Limits) -> None:
-    if limits.cost is None:
-        return
-    for client in clients:
-        if client.price is None:
-            raise ConfigurationError(
-                f"Limits.cost={limits.cost!r} cannot be held with {client.name!r}, whose price is unknown; "
-                "give the model client price=Price(input=…, output=…), or limit tokens instead"
-            )

@@ -19,6 +19,7 @@ from turnstile.core.changes import doubts
 from turnstile.core.context import KeepAll
 from turnstile.core.errors import NoSuchRun, RunFinished, RunIsLeased, SessionBusy, UsageError
 from turnstile.core.events import ApprovalDecided, Cancelled, Event, MessageInjected, RunStarted
+from turnstile.core.expecting import expect_text
 from turnstile.core.machine import Machine
 from turnstile.core.run_state import RunState
 from turnstile.driver import Outside, Run, reopen, retold
@@ -68,13 +69,13 @@ async def cancel(store: Store, run_id: str, why: str = "", *, machine: Machine |
         RunFinished: It has ended.
         UsageError: It was made by another machine.
     """
-    _require_text("cancel", why)
+    expect_text("cancel()", why)
     return await _tell(store, await _stands(store, run_id, machine), Cancelled(why))
 
 
 async def inject(store: Store, run_id: str, text: str, *, machine: Machine | None = None) -> Told:
     """Say something to a run's model; raises as `cancel` does."""
-    _require_text("inject", text)
+    expect_text("inject()", text, empty=False)
     return await _tell(store, await _stands(store, run_id, machine), MessageInjected(text))
 
 
@@ -85,7 +86,7 @@ async def approve(store: Store, run_id: str, call_id: str, *, machine: Machine |
 
 async def deny(store: Store, run_id: str, call_id: str, why: str = "", *, machine: Machine | None = None) -> Told:
     """Do not let a call in doubt run again: the model is told that its outcome is unknown; raises as `settle` does."""
-    _require_text("deny", why)
+    expect_text("deny()", why)
     return await _decide(store, run_id, machine, ApprovalDecided(call_id, "unknown", why))
 
 
@@ -97,7 +98,7 @@ async def settle(store: Store, run_id: str, call_id: str, result: str, *, machin
         RunFinished: It has ended.
         UsageError: The call is not in doubt, or still at work; or another machine made the run.
     """
-    _require_text("settle", result)
+    expect_text("settle()", result)
     return await _decide(store, run_id, machine, ApprovalDecided(call_id, "result", result))
 
 
@@ -179,8 +180,3 @@ async def _taken_here(store: Store, standing: _Standing) -> Told:
 def _start(record: Record) -> RunStarted:
     assert isinstance(record.event, RunStarted)  # noqa: S101 - a journal begins so
     return record.event
-
-
-def _require_text(call: str, text: object) -> None:
-    if not isinstance(text, str):
-        raise UsageError(f"{call}() takes text; got {text!r}")

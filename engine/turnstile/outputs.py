@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from turnstile.core.errors import InvalidJSON
+from turnstile.core.errors import ConfigurationError, InvalidJSON
 from turnstile.core.strict_json import JsonValue, loads
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 _PROBLEMS_SHOWN = 5  # a model mends a few problems at a time; the rest come with its next try
@@ -40,12 +41,23 @@ class OutputType(Generic[T]):
     def _adapter(self) -> TypeAdapter[T]:
         from pydantic import TypeAdapter
 
-        return TypeAdapter(self.type)
+        return self._made(lambda: TypeAdapter(self.type))
 
     @cached_property
     def schema(self) -> Mapping[str, JsonValue] | None:
         """JSON Schema of the answer; ``None`` for plain text."""
-        return None if self.is_text else self._adapter.json_schema()
+        return None if self.is_text else self._made(self._adapter.json_schema)
+
+    def _made(self, make: Callable[[], V]) -> V:
+        """What pydantic makes of the type; it raises errors of many kinds for one that it can make nothing of."""
+        try:
+            return make()
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            problem = str(error).partition("\n")[0]
+            what = "a type that pydantic can validate and describe as JSON, such as a BaseModel"
+            raise ConfigurationError(f"Agent's output is {what}; got {self.type!r} ({problem})") from error
 
     @cached_property
     def instructions(self) -> str:

@@ -31,11 +31,11 @@ from turnstile import (
     row,
     tool,
 )
-from turnstile.agent import AgentOptions
 from turnstile.core.changes import answer
 from turnstile.core.events import CallStarted, Cancelled, ModelFailed, ModelReplied
 from turnstile.core.guards import is_answer
 from turnstile.core.states import await_model, done
+from turnstile.options import AgentOptions
 from turnstile.ports import Delta, Lease, ModelRequest, Record, Summary
 from turnstile.stores import MemoryStore
 from turnstile.testing import FrozenClock, ScriptedModel, assert_path, call

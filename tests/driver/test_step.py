@@ -22,10 +22,10 @@ from turnstile import (
     UsageError,
     tool,
 )
-from turnstile.agent import AgentOptions
 from turnstile.core.errors import StoreFull
 from turnstile.core.events import ToolsFinished
 from turnstile.core.fold import fold
+from turnstile.options import AgentOptions
 from turnstile.ports import Deliver, Delta, Lease, ModelRequest, Notice, Record, Summary, ToolStarted
 from turnstile.stores import MemoryStore
 from turnstile.testing import FrozenClock, ScriptedModel, assert_path, call

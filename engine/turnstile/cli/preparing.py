@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from turnstile.agent import Agent, RunOptions
+from turnstile.agent import Agent
 from turnstile.cli.faults import Misuse
 from turnstile.cli.finding import Found, find
 from turnstile.cli.options import Settings
@@ -19,6 +19,7 @@ from turnstile.cli.storing import MEMORY, file_store, path_of
 from turnstile.cli.unsaved import WatchedStore, told
 from turnstile.core.errors import ModelNotFound, StoreError
 from turnstile.models import first_available
+from turnstile.options import RunOptions
 from turnstile.ports import ModelClient, Observer, Store
 from turnstile.stores import MemoryStore
 

@@ -11,6 +11,7 @@ from typing import Generic, Literal, Self, TypeVar
 from turnstile.core.effects import Effect
 from turnstile.core.errors import RunFinished, UsageError
 from turnstile.core.events import ApprovalDecided, Cancelled, MessageInjected, RunStarted
+from turnstile.core.expecting import expect_text
 from turnstile.core.messages import ToolCall
 from turnstile.core.run_state import RunState
 from turnstile.core.step import Transition, effect_of
@@ -189,12 +190,16 @@ class Run(Generic[T]):
 
     def cancel(self, why: str = "") -> None:
         """Ask it to stop: once that is kept nothing starts, running tools are told to end, and it is ``cancelled``."""
-        _require_text("cancel", why)
+        expect_text("run.cancel()", why)
         self._drive.post(Cancelled(why))
 
     def inject(self, text: str) -> None:
-        """Say something to the model while the run is under way; it is sent as soon as no call is open."""
-        _require_text("inject", text)
+        """Say something to the model while the run is under way; it is sent as soon as no call is open.
+
+        Raises:
+            UsageError: It says nothing.
+        """
+        expect_text("run.inject()", text, empty=False)
         self._drive.post(MessageInjected(text))
 
     def settle(self, call_id: str, *, rerun: bool = False, result: str | None = None, unknown: bool = False) -> None:
@@ -214,7 +219,7 @@ class Run(Generic[T]):
             msg = "run.settle() takes one of rerun=True, result='…' and unknown=True"
             raise UsageError(msg)
         if result is not None:
-            _require_text("settle", result)
+            expect_text("run.settle()", result)
         self._decide(call_id, "rerun" if rerun else "unknown" if unknown else "result", result or "")
 
     def approve(self, call_id: str) -> None:
@@ -223,7 +228,7 @@ class Run(Generic[T]):
 
     def deny(self, call_id: str, why: str = "") -> None:
         """Do not let a call that is in doubt run again: the model is told that its outcome is unknown, and why."""
-        _require_text("deny", why)
+        expect_text("run.deny()", why)
         self._decide(call_id, "unknown", why)
 
     def _decide(self, call_id: str, decision: Literal["rerun", "result", "unknown"], content: str) -> None:
@@ -250,9 +255,3 @@ class Run(Generic[T]):
         Cancelled with its task it ends as cancelled; else it stays where it is, and what is under way is lost.
         """
         await self._drive.leave(cancelled=kind is not None and issubclass(kind, asyncio.CancelledError))
-
-
-def _require_text(call: str, text: object) -> None:
-    if not isinstance(text, str):
-        msg = f"run.{call}() takes text; got {text!r}"
-        raise UsageError(msg)

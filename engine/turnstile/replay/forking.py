@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from turnstile.agent import Agent, Models, nature_of
+from turnstile.agent import Agent, nature_of
 from turnstile.agent import new_run_id as another_id
 from turnstile.core.errors import Changed, NoSuchRun, UsageError
 from turnstile.core.events import (
@@ -28,6 +28,7 @@ from turnstile.core.step import note, step
 from turnstile.core.values import evolve
 from turnstile.driver import changed
 from turnstile.driver.keeper import summary_of
+from turnstile.options import Models
 from turnstile.ports import Letter, Record, Store
 from turnstile.replay.exporting import place_of
 from turnstile.replay.replaying import Replay, replay
@@ -111,7 +112,7 @@ def _unheard(letter: Letter) -> None:
 def _shared(whole: Replay, at: int) -> Sequence[Record]:
     """The records through a transition."""
     run_id, last = whole.run.run_id, len(whole.transitions)
-    if not 0 <= at <= last:
+    if at not in range(last + 1):
         raise UsageError(f"run {run_id!r} has the transitions 1 to {last}; got {at!r} to fork it at (0 for its start)")
     length = next(place for place, run in enumerate(whole.states, 1) if run.seq == at)
     if whole.states[length - 1].finished:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from turnstile.core.expecting import expect
+
 START = 1_750_000_000.0  # a Sunday in June 2025; any moment would do
 
 
@@ -23,9 +25,13 @@ class FrozenClock:
 
     Attributes:
         slept: Every wait so far, in seconds.
+
+    Raises:
+        ConfigurationError: The time is no number.
     """
 
     def __init__(self, start: float = START) -> None:
+        expect("FrozenClock's start", start, (int, float), "a number of seconds since the epoch")
         self._start = start
         self._now = start
         self._alarms: list[tuple[float, Callable[[], None]]] = []

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from turnstile.core.errors import ConfigurationError, UsageError
 from turnstile.core.events import ModelFailed
+from turnstile.core.expecting import expect_several
 from turnstile.core.limits import Price
 from turnstile.core.messages import Reply, ToolCall
 from turnstile.core.strict_json import JsonValue
@@ -73,7 +74,7 @@ class ScriptedModel:
             raise ConfigurationError(
                 f"a script is a list of entries, or one function; got {script!r}: write [{script!r}]"
             )
-        self._script = list(script)
+        self._script = [*expect_several("a script", script, "a list of entries, or one function")]
         for place, entry in enumerate(self._script):
             if not callable(entry):
                 _reply(entry, place)

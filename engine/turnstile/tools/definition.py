@@ -136,7 +136,7 @@ class Tool(Generic[P, R_co]):
         self.on_in_doubt = on_in_doubt
         self.is_async = _is_async(function)
         self._description = description
-        _check_options(self)
+        _check_options(self, description)
         self._signature = _signature_of(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
@@ -220,11 +220,15 @@ def _inner(function: Callable[..., object]) -> Callable[..., object]:
     return function.func if isinstance(function, functools.partial) else function
 
 
-def _check_options(tool: Tool[..., Any]) -> None:
+def _check_options(tool: Tool[..., Any], description: object) -> None:
     name: object = tool.name
     if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
         problem = f"its name does not match {NAME_PATTERN}, so model servers refuse it; give it one with tool(name=…)"
         raise ToolDefinitionError(str(name), problem)
+    if description is not None and not isinstance(description, str):
+        raise ToolDefinitionError(tool.name, f"description is text, or None; got {description!r}")
+    if not isinstance(tool.sequential, bool):
+        raise ToolDefinitionError(tool.name, f"sequential is True or False; got {tool.sequential!r}")
     if tool.access not in get_args(Access):
         raise ToolDefinitionError(tool.name, f"access is one of {get_args(Access)!r}; got {tool.access!r}")
     if tool.on_in_doubt not in get_args(OnInDoubt):

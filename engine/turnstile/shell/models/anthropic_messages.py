@@ -22,7 +22,7 @@ from turnstile.shell.models.failures import broken_off, unreadable
 from turnstile.shell.models.options import AnthropicOptions, complete_anthropic
 from turnstile.shell.models.pricing import Pricing
 from turnstile.shell.models.redaction import Redactor
-from turnstile.shell.models.server import LONG_ENOUGH, Server
+from turnstile.shell.models.server import LONG_ENOUGH, Server, check_arguments
 
 ANTHROPIC = "https://api.anthropic.com"  # Messages API, "Create a Message"
 _AUTH = {"x-api-key": ("x-api-key", "{}"), "bearer": ("authorization", "Bearer {}")}
@@ -63,6 +63,10 @@ class AnthropicMessages:
         name: str = "",
         **options: Unpack[AnthropicOptions],
     ) -> None:
+        check_arguments(
+            type(self).__name__, model=model, base_url=base_url, api_key=api_key, name=name, timeout=timeout,
+            stream=stream, settings=settings, price=price,
+        )  # fmt: skip
         self.name = name or model
         self._model = model
         self._address = address_of(base_url, "/v1/messages", ANTHROPIC, ending="/v1")
@@ -76,9 +80,7 @@ class AnthropicMessages:
         wire = f"anthropic {self._address.host}"
         self._encoder = AnthropicEncoder(model, wire, self._options, settings or {})
         self._reader = MessageReader(self._clean, wire, self._pricing)
-        self._server = Server(
-            type(self).__name__, model, self._address, headers, self._clean, timeout=timeout, options=self._options
-        )
+        self._server = Server(self._address, headers, self._clean, timeout=timeout, options=self._options)
 
     def __repr__(self) -> str:
         return f"AnthropicMessages({self._model!r}, base_url={self._address.shown!r})"

@@ -23,7 +23,7 @@ from turnstile.shell.models.failures import broken_off, unreadable
 from turnstile.shell.models.options import ChatOptions, complete
 from turnstile.shell.models.pricing import Pricing
 from turnstile.shell.models.redaction import Redactor
-from turnstile.shell.models.server import LONG_ENOUGH, Server
+from turnstile.shell.models.server import LONG_ENOUGH, Server, check_arguments
 from turnstile.shell.models.text_calls import with_text_calls
 
 OPENAI = "https://api.openai.com/v1"  # OpenAI, API reference, "Introduction"
@@ -64,6 +64,10 @@ class OpenAIChat:
         name: str = "",
         **options: Unpack[ChatOptions],
     ) -> None:
+        check_arguments(
+            type(self).__name__, model=model, base_url=base_url, api_key=api_key, name=name, timeout=timeout,
+            stream=stream, settings=settings, price=price,
+        )  # fmt: skip
         self.name = name or model
         self._pricing = Pricing(price, model, base_url)
         self._model = model
@@ -75,9 +79,7 @@ class OpenAIChat:
         self._reading = Reading(wire, self._options["echo"], self._options["think_tags"] == "strip")
         self._encoder = ChatEncoder(model, self._options, settings or {}, wire)
         self._stream = stream
-        self._server = Server(
-            type(self).__name__, model, self._address, headers, self._clean, timeout=timeout, options=self._options
-        )
+        self._server = Server(self._address, headers, self._clean, timeout=timeout, options=self._options)
 
     def __repr__(self) -> str:
         return f"OpenAIChat({self._model!r}, base_url={self._address.shown!r})"

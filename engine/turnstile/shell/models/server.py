@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import NoneType
 from typing import TYPE_CHECKING
 
 from turnstile.core.errors import ConfigurationError
 from turnstile.core.events import ModelFailed
+from turnstile.core.expecting import expect
+from turnstile.core.limits import Price
 from turnstile.shell.models.address import Address
 from turnstile.shell.models.answer import Answer
 from turnstile.shell.models.options import ServerOptions, is_positive
@@ -19,26 +22,43 @@ if TYPE_CHECKING:
 LONG_ENOUGH = 600.0  # seconds; what OpenAI's own clients wait for a reply, since reasoning takes minutes
 
 
+def check_arguments(client: str, **given: object) -> None:
+    """Refuse an argument of a model client that is not of its kind; what is given as a key is never shown.
+
+    Args:
+        client: The class of the client.
+        given: Its arguments ``model``, ``base_url``, ``api_key``, ``name``, ``timeout``, ``stream``, ``settings`` and
+            ``price``.
+
+    Raises:
+        ConfigurationError: Names the argument, and what it is.
+    """
+    if given["model"] in {"", None}:
+        raise ConfigurationError(f"{client} needs the name of a model, as its server names it; got {given['model']!r}")
+    for name in ("model", "base_url", "name"):
+        expect(f"the {name} of {client}", given[name], str, "text")
+    if not isinstance(given["api_key"], str):
+        raise ConfigurationError(f"the api_key of {client} is text; got a {type(given['api_key']).__name__}")
+    if not is_positive(given["timeout"]):
+        raise ConfigurationError(f"the timeout of {client} is a number of seconds above 0; got {given['timeout']!r}")
+    expect(f"the stream of {client}", given["stream"], bool, "True or False")
+    expect(f"the settings of {client}", given["settings"] or {}, Mapping, 'a mapping, such as {"max_tokens": 1000}')
+    expect(f"the price of {client}", given["price"], (Price, NoneType), "Price(input=…, output=…), or None")
+
+
 class Server:
     """The way to a model's server, whatever it speaks.
 
     Args:
-        client: The class of the client, for errors.
-        model: The model, as the server names it.
         address: Where requests go.
         headers: What each of them has.
         clean: Takes keys out of what may be shown.
         timeout: Seconds from sending a request to the end of its answer; of a stream, to its next event.
         options: The options of the way, all of them given.
-
-    Raises:
-        ConfigurationError: No model is named, or the timeout is no time.
     """
 
     def __init__(
         self,
-        client: str,
-        model: str,
         address: Address,
         headers: Mapping[str, str],
         clean: Redactor,
@@ -46,10 +66,6 @@ class Server:
         timeout: float,
         options: ServerOptions,
     ) -> None:
-        if not model:
-            raise ConfigurationError(f"{client} needs the name of a model, as its server names it; got ''")
-        if not is_positive(timeout):
-            raise ConfigurationError(f"the timeout of {client} is a number of seconds above 0; got {timeout!r}")
         self._address = address
         self._headers = headers
         self._clean = clean

@@ -31,6 +31,7 @@ from turnstile.core.errors import (
     UsageError,
 )
 from turnstile.core.events import Event, RunStarted
+from turnstile.core.expecting import expect
 from turnstile.ports import Deliver, Lease, Record, Summary
 from turnstile.shell.stores import sqlite_lists, sqlite_rows
 from turnstile.shell.stores.leases import HolderUnknown, Leases, Watch
@@ -75,6 +76,8 @@ class SQLiteStore(Reading):
         lease: float = 15.0,
         synchronous: Literal["full", "normal"] = "full",
     ) -> None:
+        for what, seconds in (("wait", wait), ("lease", lease)):
+            expect(f"SQLiteStore's {what}", seconds, (int, float), "a number of seconds")
         if not wait >= 0 or not lease > 0:
             raise ConfigurationError(f"SQLiteStore needs wait >= 0 and lease > 0 seconds; got {wait!r} and {lease!r}")
         if synchronous not in ("full", "normal"):

@@ -15,6 +15,7 @@ import apsw
 from turnstile.core.codec import Codec
 from turnstile.core.errors import CodecError, ConfigurationError, NoSuchRun, StoreDamaged, UsageError
 from turnstile.core.events import Event
+from turnstile.core.expecting import expect, expect_several
 from turnstile.ports import Record, RunEntry
 from turnstile.shell.stores import sqlite_audit, sqlite_lists
 from turnstile.shell.stores.chain import verified
@@ -33,6 +34,8 @@ class Reading:
     def __init__(
         self, path: str | PathLike[str], *, events: Iterable[type[Event]], wait: float, synchronous: str
     ) -> None:
+        expect("SQLiteStore's path", path, (str, PathLike), "the path of a file")
+        events = expect_several("SQLiteStore's events", events, "a list of event classes")
         if str(path) in ("", ":memory:"):
             raise ConfigurationError(
                 f"SQLiteStore needs the path of a file; got {str(path)!r} (for memory, use MemoryStore())"
