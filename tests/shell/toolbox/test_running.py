@@ -402,6 +402,45 @@ async def test_nothing_is_left_running(stage: type[Stage]) -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+async def test_results_that_come_together_come_with_the_batch(stage: type[Stage]) -> None:
+    """Each receipt of its own is written to disk, which the batch waits for, though its own write is due at once."""
+
+    async def work() -> str:
+        return "done"
+
+    on = stage(work)
+    batch = await on.play(*["work"] * 8)
+    await asyncio.sleep(0)
+    assert contents(batch) == [("ok", "done")] * 8
+    assert on.receipts == []
+
+
+async def test_a_result_is_handed_over_while_others_are_at_work(stage: type[Stage]) -> None:
+    """Its process may be lost long before they end, and what was done must not be in doubt then."""
+
+    async def quick() -> str:
+        return "done"
+
+    async def slow() -> str:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return ", ".join(result.name for result in on.receipts)
+
+    on = stage(quick, slow)
+    assert contents(await on.play("quick", "slow", "quick")) == [("ok", "done"), ("ok", "quick, quick"), ("ok", "done")]
+    assert [result.call_id for result in on.receipts] == ["c1", "c3"]
+
+
+async def test_what_ended_is_handed_over_before_the_next_call_begins(stage: type[Stage]) -> None:
+    """A journal that knows of a call, and not how the one ended that it waited for, tells a wrong story."""
+
+    async def work() -> int:
+        return len(on.receipts)
+
+    on = stage(work, parallel=2)
+    assert contents(await on.play(*["work"] * 4)) == [("ok", "0"), ("ok", "1"), ("ok", "2"), ("ok", "3")]
+
+
 async def test_tasks_that_begin_at_once_are_the_same(stage: type[Stage]) -> None:
     """A program may let its loop start tasks while they are made (Python 3.12); a long batch must not nest for that."""
     factory = getattr(asyncio, "eager_task_factory", None)

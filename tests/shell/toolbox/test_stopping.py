@@ -14,7 +14,7 @@ from turnstile.core.errors import StopRun
 from turnstile.core.messages import ToolCall, ToolResult
 from turnstile.ports import ToolBatch, ToolProgress, ToolStarted
 from turnstile.shell.toolbox.call import Job, Outcome, perform
-from turnstile.shell.toolbox.threads import idle
+from turnstile.shell.toolbox.threads import Inbox, idle
 from turnstile.tools import ToolContext, tool
 
 if TYPE_CHECKING:
@@ -242,6 +242,23 @@ async def test_a_call_that_has_its_place_but_has_not_begun_does_not_begin(stage:
     assert sum(isinstance(notice, ToolStarted) for notice in onto.notices) == 1
 
 
+async def test_a_call_does_not_begin_when_it_may_not(stage: type[Stage]) -> None:
+    """Keeping an intent takes a while, in which the run may be told to stop."""
+
+    class Refusing(stage):  # type: ignore[misc, valid-type] # a fixture gives the class
+        """Lets one call begin."""
+
+        async def begin(self, call: ToolCall) -> bool:
+            """Whether it is the first."""
+            return await super().begin(call) and len(self.begun) == 1
+
+    async def work() -> str:
+        return "done"
+
+    on = Refusing(work)
+    assert contents(await on.play("work", "work")) == [("ok", "done"), ("not_run", "not run: the run is told to stop")]
+
+
 @pytest.mark.parametrize(
     ("access", "status", "text"),
     [
@@ -374,6 +391,26 @@ async def test_a_batch_cancelled_twice_hurries(stage: type[Stage]) -> None:
     await asyncio.wait(set(on.box._given_up))
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_a_cancelled_batch_hands_over_what_ended_just_before(stage: type[Stage], *, goes_on: bool) -> None:
+    """Its event is lost with it, and a call whose result is known must not be in doubt."""
+
+    async def work() -> str:
+        return "done"
+
+    async def last() -> str:
+        playing.cancel()
+        if goes_on:
+            await asyncio.Event().wait()
+        return "done"
+
+    on = stage(work, last)
+    playing = asyncio.create_task(on.play("work", "work", "last"))
+    with pytest.raises(asyncio.CancelledError):
+        await playing
+    assert [(result.call_id, result.content) for result in on.receipts] == [("c1", "done"), ("c2", "done")]
+
+
 async def test_a_batch_cancelled_before_its_tools_began_runs_none(stage: type[Stage]) -> None:
     """A task may be cancelled in the same moment in which it starts its calls."""
 
@@ -439,7 +476,7 @@ async def test_a_thread_that_ended_just_before_the_stop_keeps_its_result(stage: 
         return "done"
 
     job = Job(0, ToolCall("c1", "work", ""), tool(work), {})
-    task = asyncio.create_task(perform(job, lambda: ToolContext("run", "c1"), lambda: False))
+    task = asyncio.create_task(perform(job, lambda: ToolContext("run", "c1"), lambda: False, Inbox(loop)))
     await begun.wait()
     let_go.set()
     while threads[0].is_alive() and threads[0] not in idle:
@@ -467,7 +504,7 @@ async def test_a_coroutine_that_a_thread_brings_after_the_stop_never_begins(*, i
         return body()
 
     job = Job(0, ToolCall("c1", "wrapper", ""), tool(wrapper), {})
-    task = asyncio.create_task(perform(job, lambda: ToolContext("run", "c1"), lambda: False))
+    task = asyncio.create_task(perform(job, lambda: ToolContext("run", "c1"), lambda: False, Inbox(loop)))
     await begun.wait()
     job.halted = Outcome("stopped", "unknown")
     if is_told_first:
@@ -489,7 +526,8 @@ async def test_a_thread_that_comes_too_late_does_not_begin_its_call(halted: Outc
         pytest.fail("nothing begins any more")
 
     job = Job(0, ToolCall("c1", "work", ""), tool(work), {}, halted=halted)
-    outcome = await perform(job, lambda: ToolContext("run", "c1"), lambda: halted is None)
+    inbox = Inbox(asyncio.get_running_loop())
+    outcome = await perform(job, lambda: ToolContext("run", "c1"), lambda: halted is None, inbox)
     assert (outcome.content, outcome.status) == ("not run: cancelled", "not_run")
 
 
@@ -501,7 +539,7 @@ async def test_a_loop_that_goes_away_takes_a_call_with_it(stage: type[Stage]) ->
         raise AssertionError
 
     job = Job(0, ToolCall("c1", "endless", ""), tool(endless), {})
-    performing = perform(job, lambda: ToolContext("run", "c1"), lambda: False)
+    performing = perform(job, lambda: ToolContext("run", "c1"), lambda: False, Inbox(asyncio.get_running_loop()))
     performing.send(None)
     performing.close()
 

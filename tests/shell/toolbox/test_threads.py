@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import subprocess
 import sys
 import threading
 import weakref
+from functools import partial
 from queue import SimpleQueue
+from typing import Any
 
-from turnstile.shell.toolbox.threads import MOST_IDLE, Worker, begin, idle
+from turnstile.shell.toolbox.threads import MOST_IDLE, Inbox, Worker, begin, idle
 
 WAIT = 30  # seconds that a test waits for what must come, before a broken one fails instead of hanging
 
@@ -119,6 +122,63 @@ def test_a_thread_that_waits_holds_nothing_of_its_last_call() -> None:
     gc.collect()
 
     assert gone() is None
+
+
+class Bell(asyncio.SelectorEventLoop):
+    """An event loop that counts how often it was woken from another thread."""
+
+    woken = 0
+
+    def call_soon_threadsafe(self, *args: Any, **more: Any) -> asyncio.Handle:  # type: ignore[override] # passed on
+        """Count it."""
+        self.woken += 1
+        return super().call_soon_threadsafe(*args, **more)
+
+
+def test_a_loop_is_woken_once_for_all_that_ended_while_it_was_busy() -> None:
+    """A thread that wakes it lets the others run first: eight of them would keep each other waiting."""
+
+    async def main(loop: Bell) -> list[int]:
+        inbox, came = Inbox(loop), asyncio.Queue[int]()
+        for worker in [begin("tool", partial(inbox.bring, partial(came.put_nowait, number))) for number in range(8)]:
+            settle(worker)  # which blocks the loop on purpose
+        return [await came.get() for _ in range(8)]
+
+    loop = Bell()
+    try:
+        assert sorted(loop.run_until_complete(main(loop))) == [*range(8)]
+        assert loop.woken == 1
+    finally:
+        loop.close()
+
+
+async def test_what_is_brought_while_the_loop_looks_comes_too() -> None:
+    """The loop is not woken for what comes before it has seen all, and none of that may be left lying."""
+    loop = asyncio.get_running_loop()
+    inbox, came = Inbox(loop), asyncio.Queue[str]()
+
+    def first() -> None:
+        inbox.bring(partial(came.put_nowait, "second"))
+        came.put_nowait("first")
+
+    inbox.bring(first)
+    assert [await came.get(), await came.get()] == ["first", "second"]
+    inbox.bring(partial(came.put_nowait, "third"))
+    assert await came.get() == "third"
+
+
+async def test_nothing_is_lost_that_many_threads_bring() -> None:
+    """One may bring something in the very moment in which the loop has seen all: the call would never end."""
+    loop = asyncio.get_running_loop()
+    inbox, came = Inbox(loop), asyncio.Queue[int]()
+
+    def bring(start: int) -> None:
+        for number in range(start, start + 500):
+            inbox.bring(partial(came.put_nowait, number))
+
+    for start in range(0, 4_000, 500):
+        begin("tool", partial(bring, start))
+    assert sorted([await came.get() for _ in range(4_000)]) == [*range(4_000)]
 
 
 FORKED = """

@@ -122,7 +122,9 @@ class Toolbox:
                 found = known if isinstance(known, Finding) else find_out(self._tools, call)
                 problem = found.problem
             if found is None or found.tool is None or problem:
-                results.append(ToolResult(call.id, call.name, fit(problem, self._most_chars(call)), "error"))
+                result = ToolResult(call.id, call.name, fit(problem, self._most_chars(call)), "error")
+                results.append(result)
+                work.notify(result)
             else:
                 results.append(None)
                 jobs.append(Job(index, call, found.tool, found.arguments))

@@ -3,6 +3,9 @@
 A batch moves when a call ends, or its time is over. `_advance` starts what may start, `_settle` gives a call its
 result, and `_halt` lets nothing start any more and tells what runs to stop. Each call that runs is one task. One that
 was told to stop, and doesn't within the grace period, is given up: the batch goes on without it.
+
+A result is handed over to be kept while other calls are at work, and before one begins that waited for it. That takes a
+commit, so those of calls that end in the same pass of the event loop as the last one come with the batch.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from turnstile.core.messages import ToolResult
 from turnstile.ports import ToolBatch, ToolProgress, ToolStarted, ToolWork
 from turnstile.shell.toolbox.call import Job, Outcome, failed, perform
 from turnstile.shell.toolbox.text import fit, whole
+from turnstile.shell.toolbox.threads import Inbox
 from turnstile.tools import ToolContext
 
 UNKNOWN = "it was stopped while it ran, and its outcome is unknown"
@@ -43,12 +47,16 @@ class Batch:
         "_grace",
         "_halted",
         "_idle",
+        "_inbox",
         "_loop",
         "_monotonic",
         "_owner",
         "_raised",
         "_results",
         "_running",
+        "_runs_alone",
+        "_takes_turns",
+        "_unkept",
         "_waiting",
         "_work",
     )
@@ -66,6 +74,7 @@ class Batch:
         self._results = results
         self._waiting = [*jobs]  # a few: a deque takes ten times the memory
         self._running: dict[int, Job] = {}
+        self._unkept: list[int] = []  # whose results have not been handed over, and may have to be
         self._work = work
         self._grace = grace
         self._monotonic = monotonic
@@ -74,7 +83,10 @@ class Batch:
         self._owner = asyncio.current_task()
         self._cancelled = self._owner.cancelling() if self._owner else 0  # before, and then lived on
         self._context = contextvars.copy_context()
+        self._inbox = Inbox(self._loop)
         self._idle: asyncio.Future[None] = self._loop.create_future()  # done when nothing runs and nothing waits
+        self._takes_turns = True  # whether calls wait for others to end
+        self._runs_alone = False
         self._advancing = False
         self._halted = ""
         self._aborted: str | None = None
@@ -82,12 +94,10 @@ class Batch:
 
     async def run(self) -> ToolBatch:
         """Run all calls; cancelled, it ends them first, within the grace period."""
-        for result in self._results:
-            if result is not None:
-                self._work.notify(result)
         self._work.stop.add_done_callback(self._told)
         try:
             self._advance()
+            self._takes_turns = bool(self._waiting)
             await self._idle
         except asyncio.CancelledError:
             self._idle = self._loop.create_future()  # the other one is cancelled, too
@@ -98,6 +108,7 @@ class Batch:
             finally:
                 for job in [*self._running.values()]:  # told to hurry: cancelled once more
                     self._give_up(job)
+                self._hand_over()
             raise
         finally:
             self._work.stop.remove_done_callback(self._told)
@@ -113,10 +124,7 @@ class Batch:
             return
         self._advancing = True
         while self._waiting and len(self._running) < self._work.parallel:
-            if self._is_over():
-                self._halt("cancelled")
-                break
-            if self._running and (self._waiting[0].tool.sequential or self._runs_alone()):
+            if self._running and (self._runs_alone or self._waiting[0].tool.sequential):
                 break
             self._start(self._waiting.pop(0))
         self._advancing = False
@@ -127,18 +135,16 @@ class Batch:
         """Whether no call may start any more, though nobody may have been told yet."""
         return self._work.stop.done() or (self._owner is not None and self._owner.cancelling() > self._cancelled)
 
-    def _runs_alone(self) -> bool:
-        return next(iter(self._running.values())).tool.sequential  # one that does has no other beside it
-
     def _start(self, job: Job) -> None:
         self._running[job.index] = job
+        self._runs_alone = job.tool.sequential
         # In a copy of the batch's context: this may run within another call's task, whose variables are its own.
         job.task = self._loop.create_task(self._drive(job), name=job.call.name, context=self._context.copy())
         job.task.add_done_callback(self._ended)
 
     async def _drive(self, job: Job) -> None:
         if self._is_over():
-            self._halt("cancelled")
+            self._settle(job, Outcome("not run: cancelled", "not_run"))
             return
         if not await self._work.begin(job.call):
             self._settle(job, Outcome("not run: the run is told to stop", "not_run"))
@@ -147,7 +153,7 @@ class Batch:
         self._work.notify(ToolStarted(job.call.id, job.call.name))
         if job.tool.timeout is not None:
             job.alarm = self._loop.call_later(job.tool.timeout, self._expire, job)
-        self._settle(job, await perform(job, partial(self._tool_context, job), self._is_over))
+        self._settle(job, await perform(job, partial(self._tool_context, job), self._is_over, self._inbox))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Settle a call whose task ended without a result, so that nobody waits for it.
@@ -179,12 +185,15 @@ class Batch:
         duration_ms = 0.0 if job.began is None else (self._monotonic() - job.began) * 1000
         content = fit(outcome.content, job.tool.max_result_chars)
         result = ToolResult(job.call.id, job.call.name, content, outcome.status, duration_ms)
+        self._results[job.index] = result
         # The last one's comes with the batch. That an outcome is unknown is said by an intent without a result, too: a
         # call that was told to stop with its process may be looked at anew.
         if job.began is not None and outcome.status != "unknown" and (self._running or self._waiting):
-            self._work.finished(result)
-        else:
-            self._results[job.index] = result
+            self._unkept.append(job.index)
+            if self._takes_turns:
+                self._hand_over()
+            elif len(self._unkept) == 1:
+                self._loop.call_soon(self._look_back)
         self._work.notify(result)
         if outcome.raised is not None:
             self._raised = outcome.raised if self._raised is None else self._raised
@@ -193,6 +202,18 @@ class Batch:
             self._aborted = outcome.aborted if self._aborted is None else self._aborted
             self._halt(f"{job.tool.name} ended the run")
         self._advance()
+
+    def _look_back(self) -> None:
+        """Hand over the results of the last pass, unless all calls have ended with it."""
+        if self._running:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        for index in self._unkept:
+            result, self._results[index] = self._results[index], None
+            assert result is not None  # noqa: S101 - it has just been given
+            self._work.finished(result)
+        self._unkept.clear()
 
     def _halt(self, why: str) -> None:
         """Let no call start any more, and tell those that run to stop; the first reason counts."""

@@ -6,14 +6,13 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 
 from turnstile.core.errors import StopRun
 from turnstile.core.messages import ResultStatus, ToolCall
 from turnstile.core.values import Struct
 from turnstile.shell.toolbox.text import Unwritable, described, flattened, whole, written
-from turnstile.shell.toolbox.threads import begin
+from turnstile.shell.toolbox.threads import Inbox, begin
 from turnstile.shell.toolbox.vetting import AnyTool
 from turnstile.tools import ToolContext
 
@@ -34,8 +33,7 @@ class Outcome(Struct, frozen=True):
     raised: BaseException | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Job:
+class Job(Struct, eq=False):
     """A call that is to run, and how far it is.
 
     Attributes:
@@ -61,20 +59,21 @@ class Job:
     settled: bool = False
 
 
-async def perform(job: Job, context: Callable[[], ToolContext], is_over: Callable[[], bool]) -> Outcome:
+async def perform(job: Job, context: Callable[[], ToolContext], is_over: Callable[[], bool], inbox: Inbox) -> Outcome:
     """Run a call's tool, and give what came of it; raises nothing that the tool raises.
 
     Args:
         job: The call.
         context: Makes what the tool is told of its run, if it asks for that.
         is_over: Tells, in any thread, whether nothing may begin any more.
+        inbox: Takes what a thread brings.
     """
     tool = job.tool
     try:
         arguments = tool.bind(job.arguments, context)
         if tool.is_async:
             return returned(tool, await tool.function(**arguments))
-        given = await _in_thread(job, arguments, is_over)
+        given = await _in_thread(job, arguments, is_over, inbox)
         return given if isinstance(given, Outcome) else returned(tool, await given)
     except GeneratorExit:
         raise  # the event loop is gone, and nobody is left to tell
@@ -105,14 +104,13 @@ def failed(error: BaseException) -> Outcome:
 
 
 async def _in_thread(
-    job: Job, arguments: Mapping[str, object], is_over: Callable[[], bool]
+    job: Job, arguments: Mapping[str, object], is_over: Callable[[], bool], inbox: Inbox
 ) -> Outcome | Awaitable[object]:
     """Run a function in a thread of its own; gives its outcome, or what it returned for the event loop to await.
 
     The thread may come to it a while later, when it must not begin any more.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Outcome | Awaitable[object]] = loop.create_future()
+    future: asyncio.Future[Outcome | Awaitable[object]] = asyncio.get_running_loop().create_future()
     context = contextvars.copy_context()
 
     def deliver(given: Outcome | Awaitable[object]) -> None:
@@ -126,8 +124,7 @@ async def _in_thread(
             given: Outcome | Awaitable[object] = Outcome("not run: cancelled", "not_run")
         else:
             given = context.run(_attempt, job.tool, arguments)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(deliver, given)
+        inbox.bring(partial(deliver, given))
 
     worker = begin(f"tool {job.tool.name}", work)
     try:

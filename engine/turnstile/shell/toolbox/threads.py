@@ -7,6 +7,7 @@ until the system has run it, which takes milliseconds where processors are busy,
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -60,11 +61,43 @@ class Worker(threading.Thread):
                     return None
 
 
+class Inbox:
+    """Brings an event loop what threads have for it; it is woken once for all that comes until it looks.
+
+    Each time that it is woken (`call_soon_threadsafe`) a thread lets others run, and has to wait until it may go on:
+    eight calls that end at the same moment would hold up each other, and the loop.
+
+    Args:
+        loop: The event loop.
+    """
+
+    __slots__ = ("_brought", "_is_called", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._brought: list[Callable[[], object]] = []  # a few: a deque takes ten times the memory
+        self._is_called = False
+
+    def bring(self, callback: Callable[[], object]) -> None:
+        """Have the loop call this, from any thread; a loop that is closed does not."""
+        self._brought.append(callback)
+        if not self._is_called:
+            self._is_called = True
+            with suppress(RuntimeError):  # it is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        self._is_called = False  # first: what is brought from here on may come too late to be seen now
+        while self._brought:
+            self._brought.pop(0)()
+
+
 def begin(name: str, work: Callable[[], object]) -> Worker:
     """Have some work done in a thread that does nothing else meanwhile, and bears this name."""
-    worker = None
-    with suppress(IndexError):
-        worker = idle.pop()
+    try:
+        worker: Worker | None = idle.pop()
+    except IndexError:
+        worker = None
     if worker is None or not worker.is_alive():  # a process that was forked has none of the other's threads
         worker = Worker()
         worker.start()
