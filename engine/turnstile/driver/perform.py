@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from turnstile.core.budget import over_budget
@@ -131,21 +131,29 @@ class Performer:
             return (EffectBegun(self._digests.of(effect, history, items), items),)
         if isinstance(effect, RunTools):
             calls = self._outside.tools.opening(effect, run.start.limits.parallel)
-            return (_BEGUN, *[self.intent(call, run) for call in calls])
+            return (_BEGUN, *self._started(calls, run))
         return (_BEGUN,)
 
     def intent(self, call: ToolCall, run: RunState) -> CallStarted:
         """The intent to run a call."""
+        (intent,) = self._started((call,), run)
+        return intent
+
+    def _started(self, calls: Iterable[ToolCall], run: RunState) -> list[CallStarted]:
         assert run.open is not None  # noqa: S101 - a call is run while its reply is open
-        (digest,) = [verdict.digest for verdict in run.open.verdicts if verdict.call_id == call.id]
-        return CallStarted(
-            call.id,
-            call.name,
-            digest,
-            dict(run.fingerprints).get(f"tool {call.name.strip()}", ""),
-            idempotency_key(run.start.run_id, call.id),
-            str(dict(run.approved).get(call.id, "")),
-        )
+        digests = {verdict.call_id: verdict.digest for verdict in run.open.verdicts}
+        fingerprints, approved = dict(run.fingerprints), dict(run.approved)
+        return [
+            CallStarted(
+                call.id,
+                call.name,
+                digests[call.id],
+                fingerprints.get(f"tool {call.name.strip()}", ""),
+                idempotency_key(run.start.run_id, call.id),
+                str(approved.get(call.id, "")),
+            )
+            for call in calls
+        ]
 
     def perform(self, effect: Effect, run: RunState, items: Ranges) -> Awaitable[Event]:
         """Perform an effect and give the event that follows.

@@ -188,7 +188,7 @@ class Batch:
         self._results[job.index] = result
         # The last one's comes with the batch. That an outcome is unknown is said by an intent without a result, too: a
         # call that was told to stop with its process may be looked at anew.
-        if job.began is not None and outcome.status != "unknown" and (self._running or self._waiting):
+        if (self._running or self._waiting) and job.began is not None and outcome.status != "unknown":
             self._unkept.append(job.index)
             if self._takes_turns:
                 self._hand_over()
