@@ -172,7 +172,7 @@ PLAYS: dict[str, Play] = {
     "RunStarted": Play([calls(*ALL), DONE]),
     "EffectBegun": Play([calls(*ALL), calls(*ALL), DONE]),
     "CallStarted": Play([calls(*ALL), DONE], {"parallel": 1}),
-    "CallFinished": Play([calls(*ALL), DONE]),
+    "CallFinished": Play([calls(*ALL), DONE], {"parallel": 2}),  # those that end at once come with their batch
     "claim": Play([calls(*ALL), DONE], first="run_tools"),
 }
 """By the row that a play takes, or the event without a row, or the claim of a run, that a process is to die at."""
