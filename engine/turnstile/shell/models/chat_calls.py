@@ -8,6 +8,7 @@ calls into one: two calls that were merged would be run as a third that nobody w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from turnstile.core.strict_json import JsonValue
@@ -16,6 +17,7 @@ from turnstile.shell.models.json_text import as_dict, as_text, dumps
 Object = dict[str, JsonValue]
 
 _KNOWN = {"index", "id", "type", "function"}
+_MARK_OR_TEXT = re.compile(r'["\\{}\[\]]|[^"\\{}\[\]]+')  # what may open or close something, and all between two such
 _LONGEST_INDEX = 4  # digits of an index that is a text; no reply has more calls
 
 
@@ -37,23 +39,23 @@ class _Call:
     def is_complete(self) -> bool:
         """Whether its arguments so far are an object that is closed; each character is looked at once."""
         for piece in self.pieces[self._seen :]:
-            for char in piece:
-                self._look_at(char)
+            for part in _MARK_OR_TEXT.findall(piece):
+                self._look_at(part)
         self._seen = len(self.pieces)
         return self._opened and self._depth == 0 and not self._in_string
 
-    def _look_at(self, char: str) -> None:
+    def _look_at(self, part: str) -> None:
         if self._in_string:
-            if self._escaped or char == "\\":
+            if self._escaped or part == "\\":
                 self._escaped = not self._escaped
-            elif char == '"':
+            elif part == '"':
                 self._in_string = False
-        elif char == '"':
+        elif part == '"':
             self._in_string = True
-        elif char in "{[":
+        elif part in "{[":
             self._depth += 1
             self._opened = True
-        elif char in "}]":
+        elif part in "}]":
             self._depth -= 1
 
     def add(self, call_id: str, name: str, arguments: str, extra: Object) -> None:
