@@ -15,11 +15,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from copy import copy
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from turnstile.agent import Agent
@@ -39,6 +41,7 @@ IN_TERMINAL = (
     "signal.signal(signal.SIGINT, signal.default_int_handler); " + COMMAND[-1],
 )
 STORE = "kept.db"  # in the folder of a test: what the user's own store is elsewhere
+commands = cache(get_command)  # typer makes all of them anew each time, which takes twice as long as most of them do
 PATIENCE = 60.0  # seconds until a process that should have spoken counts as hanging; nothing waits that long otherwise
 
 AGENTS = '''
@@ -413,6 +416,7 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("TURNSTILE_DB", str(folder / STORE))
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    monkeypatch.setattr("typer.testing._get_command", commands)
     before = set(sys.modules)
 
     def run(*arguments: str, stdin: str | bytes | None = None, **variables: str) -> Result:

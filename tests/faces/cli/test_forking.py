@@ -12,7 +12,7 @@ import pytest
 
 from turnstile.agent import Agent
 from turnstile.stores import SQLiteStore
-from turnstile.testing import ScriptedModel
+from turnstile.testing import ScriptedModel, WireServer
 
 if TYPE_CHECKING:
     from tests.faces.cli.conftest import Here
@@ -64,8 +64,9 @@ def test_prompt_result_and_model_can_be_others(here: Here, run_id: str) -> None:
     shown = json.loads(here("runs", "show", told["run_id"], "--json").stdout)
     assert (shown["prompt"], shown["models"]) == ("Rather wet?", ["repeating"])
     assert "note: the run's own model was scripted:model" in result.stderr
-    other = here("fork", run_id, "--at", "3", "--model", "ollama:x", OLLAMA_BASE_URL="http://127.0.0.1:9")
-    assert other.exit_code == 1  # no server there: the fork was made, and failed
+    with WireServer([{"status": 401}]) as server:
+        other = here("fork", run_id, "--at", "3", "--model", "ollama:x", OLLAMA_BASE_URL=server.url)
+    assert other.exit_code == 1  # nobody is let in there: the fork was made, and failed
     assert "model: ollama:x (--model)" in other.stderr
     assert "note:" not in other.stderr
 

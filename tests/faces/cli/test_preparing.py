@@ -64,15 +64,15 @@ def test_options_come_before_the_environment_and_that_before_scripts(
     here: Here, owners: Path, arguments: list[str], variables: dict[str, str], says: str
 ) -> None:
     """The order is fixed by the design: --model, the agent's own, $TURNSTILE_MODEL, a key, and only then the script."""
-    url = "http://127.0.0.1:9"  # the port of the discard service, where nothing listens
-    variables = {name: value.format(url=url) for name, value in variables.items()}
-    bases = {"OLLAMA_BASE_URL": url, "VLLM_BASE_URL": url}
-    result = here("run", "bundled", "hi", *arguments, "--max-turns", "1", **bases, **variables)
+    with WireServer([{"status": 401, "repeat": 9}]) as server:
+        variables = {name: value.format(url=server.url) for name, value in variables.items()}
+        bases = {"OLLAMA_BASE_URL": server.url, "VLLM_BASE_URL": server.url}
+        result = here("run", "bundled", "hi", *arguments, "--max-turns", "1", **bases, **variables)
     first = result.stderr.splitlines()[0]
     head, _, reason = says.partition(".*")
     assert first.startswith(head)
     assert first.endswith(reason)
-    assert result.exit_code == 1  # no server: the run fails, which is no misuse
+    assert result.exit_code == 1  # nobody is let in: the run fails, which is no misuse
 
 
 @pytest.mark.parametrize(
