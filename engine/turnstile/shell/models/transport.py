@@ -19,7 +19,6 @@ import functools
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import cast
 
 import h11
 import httpcore
@@ -30,10 +29,11 @@ from turnstile.core.events import FailureKind, ModelFailed
 from turnstile.core.strict_json import MAX_BYTES
 from turnstile.shell.models.answer import Answer
 from turnstile.shell.models.connections import Connection, Connections, connection_maker, core_url
-from turnstile.shell.models.direct import Post, Response
+from turnstile.shell.models.direct import Post
 from turnstile.shell.models.events import Event, Events, Listener, Patience, Unfit, is_stream, joined, start_of
 from turnstile.shell.models.http_log import guard_log
 from turnstile.shell.models.redaction import Redactor
+from turnstile.shell.models.unpacking import PACKINGS, unpacked
 
 LEAVE = 0.1  # seconds for the end of an answer of which nothing more is wanted, so that its connection can be kept
 _GOOD = range(200, 300)
@@ -44,11 +44,8 @@ _BROKEN = (
     httpcore.ProxyError,
     httpcore.TimeoutException,
     httpcore.UnsupportedProtocol,
-    httpx.DecodingError,
     ssl.SSLError,  # as anyio, which reads what goes through a proxy, lets it pass
 )
-_PACKINGS = ("gzip", "deflate")  # once, and by no other: then there is a bound to what a piece unpacks to
-_PIECE = 4096  # bytes that are unpacked at once; they are 4 MB at the most (zlib's technical details: 1,032 to one)
 _CUT = ("disconnected", "closed connection")  # our and h11's words for an answer that ended too soon
 
 
@@ -124,7 +121,7 @@ class Transport:
             return self._failed("timeout", f"no connection within {self._post.connect_timeout:g} s")
         except (Unfit, _TooLong) as error:
             return self._failed("protocol", str(error))
-        except (h11.RemoteProtocolError, httpcore.RemoteProtocolError, httpx.DecodingError) as error:
+        except (h11.RemoteProtocolError, httpcore.RemoteProtocolError) as error:
             cut = any(words in str(error) for words in _CUT)
             return self._failed("network" if cut else "protocol", str(error))
         except _BROKEN as error:
@@ -176,7 +173,7 @@ class Transport:
             if events.problem:
                 raise Unfit(events.problem)
             _tell(last, listener, patience)
-        with suppress(TimeoutError, *_BROKEN):
+        with suppress(TimeoutError, Unfit, *_BROKEN):
             async with asyncio.timeout(LEAVE):
                 async for _ in chunks:
                     pass
@@ -192,16 +189,14 @@ class Transport:
             stated = int(headers.get("content-length", 0))
             if stated > self._max_bytes:
                 raise self._too_long(str(stated))
-            packed = headers.get("content-encoding", "").lower() in _PACKINGS
-            async with aclosing(self._unpacked(response) if packed else response.chunks) as chunks:
+            packing = headers.get("content-encoding", "").lower()
+            body_chunks = response.chunks
+            if packing in PACKINGS:
+                body_chunks = unpacked(body_chunks, packing, self._max_bytes)
+            async with aclosing(body_chunks) as chunks:
                 yield Answer(response.status, headers, b""), chunks
         finally:
             await response.end()
-
-    def _unpacked(self, response: Response) -> AsyncGenerator[bytes]:
-        stream = _Packed(response.chunks, self._max_bytes)
-        unpacking = httpx.Response(response.status, headers=response.headers, stream=stream)
-        return cast("AsyncGenerator[bytes]", unpacking.aiter_bytes())
 
     async def _read(self, answer: Answer, chunks: AsyncIterator[bytes]) -> Answer:
         found, size = [], 0
@@ -261,30 +256,6 @@ def _tell(events: list[Event], listener: Listener, patience: Patience) -> None:
         patience.heard()
     for name, data in events:
         listener.take(name, data)
-
-
-class _Packed(httpx.AsyncByteStream):
-    """A packed body in small pieces, refused when it is too long as it comes.
-
-    What follows its end, httpx keeps for ever; and of a piece it unpacks all, however much that is.
-    """
-
-    def __init__(self, chunks: AsyncGenerator[bytes], most: int) -> None:
-        self._chunks = chunks
-        self._most = most
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._chunks:
-            size += len(chunk)
-            if size > self._most:
-                raise _TooLong(f"an answer of more than {self._most} packed bytes, no more are read")
-            for at in range(0, len(chunk), _PIECE):
-                yield chunk[at : at + _PIECE]
-
-    async def aclose(self) -> None:
-        """Ask for no more."""
-        await self._chunks.aclose()
 
 
 class _TooLong(Exception):
