@@ -12,6 +12,8 @@ FOUND := $(foreach version,$(VERSIONS),$(if $(PYTHON_$(version)),$(version)))
 FIRST := $(firstword $(FOUND))
 REST := $(filter-out $(FIRST),$(FOUND))
 PYTHON := $(or $(PYTHON_$(FIRST)),python3)
+# One of them is tested with the oldest releases that pyproject.toml says the project works with.
+OLDEST := $(firstword $(REST))
 
 BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check --editable
@@ -97,9 +99,10 @@ profile:
 	@$(BIN)/python $(LLAMA) || echo 'No llama.cpp server could be installed here, so its tests are skipped.'
 	@touch .venv/.installed $@
 
-.venv-%/.installed: pyproject.toml
+.venv-%/.installed: pyproject.toml tests/oldest.py
 	$(PYTHON_$*) -m venv .venv-$*
-	.venv-$*/bin/python $(PIP) '.[test]'
+	$(if $(filter $(OLDEST),$*),@.venv-$*/bin/python tests/oldest.py >.venv-$*/oldest.txt)
+	.venv-$*/bin/python $(PIP) '.[test]' $(if $(filter $(OLDEST),$*),--constraint .venv-$*/oldest.txt)
 	@.venv-$*/bin/python $(COMPILE)
 	@touch $@
 
