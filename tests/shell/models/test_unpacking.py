@@ -1,4 +1,4 @@
-"""Packed bodies: what was packed comes out, however it is cut, and a server decides over no more than its part of us."""
+"""Packed bodies: what was packed comes out, however it is cut, and a server decides over a bounded part of us."""
 
 from __future__ import annotations
 
