@@ -32,11 +32,11 @@ from turnstile import (
     tool,
 )
 from turnstile.core.changes import answer
-from turnstile.core.events import CallStarted, Cancelled, ModelFailed, ModelReplied
+from turnstile.core.events import CallFinished, CallStarted, Cancelled, ModelFailed, ModelReplied
 from turnstile.core.guards import is_answer
 from turnstile.core.states import await_model, done
 from turnstile.options import AgentOptions
-from turnstile.ports import Delta, Lease, ModelRequest, Record, Summary
+from turnstile.ports import Delta, Lease, ModelRequest, Notice, Record, Summary
 from turnstile.stores import MemoryStore
 from turnstile.testing import FrozenClock, ScriptedModel, assert_path, call
 from turnstile.testing.scripted import Answering, Said
@@ -203,6 +203,93 @@ async def test_cancelling_the_task_that_steps_loses_nothing() -> None:
         gate.open.set()
         assert (await run.finish()).output == "thanks"
     assert gate.times == 1
+
+
+class Receipts(MemoryStore):
+    """A store that tells of each call's result that it keeps.
+
+    Attributes:
+        kept: Released once for each.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = asyncio.Semaphore(0)
+
+    async def append(
+        self, lease: Lease, records: Sequence[Record], summary: Summary, letters: Collection[int] = ()
+    ) -> None:
+        """Keep them."""
+        await super().append(lease, records, summary, letters)
+        for record in records:
+            if isinstance(record.event, CallFinished):
+                self.kept.release()
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_what_tools_bring_is_kept_though_nobody_steps_the_run(*, goes_on: bool) -> None:
+    """They end together while the program does something else; a crash then must leave none of them in doubt."""
+    begun, gate, paid = asyncio.Semaphore(0), asyncio.Event(), list[int]()
+
+    @tool
+    async def pay(number: int) -> str:
+        """Pay."""
+        begun.release()
+        await gate.wait()
+        paid.append(number)
+        return f"paid {number}"
+
+    store, calls = Receipts(), [call("pay", number=number) for number in range(3)]
+    agent = Agent(ScriptedModel([calls, "done"]), tools=[pay], store=store)
+    async with agent.start("hi", run_id="r") as run:
+        await run.step()
+        stepping = asyncio.create_task(run.step())
+        for _ in calls:
+            await begun.acquire()
+        stepping.cancel()
+        await asyncio.wait([stepping])
+        gate.set()
+        for _ in calls:
+            await store.kept.acquire()
+        if goes_on:
+            assert [each.content for each in (await run.step()).tools] == ["paid 0", "paid 1", "paid 2"]
+            assert (await run.finish()).output == "done"
+    if not goes_on:
+        async with await agent.resume("r") as again:
+            assert again.recovery is not None
+            assert len(again.recovery.finished) == 3
+            assert again.recovery.in_doubt == ()
+            assert (await again.finish()).output == "done"
+    assert paid == [0, 1, 2]
+
+
+async def test_what_a_tool_has_brought_is_kept_when_its_run_is_left() -> None:
+    """The step is cancelled in the very moment in which its effect has ended, and no other takes what it brought."""
+    store = MemoryStore()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    class Leaving:
+        """Cancels the step as soon as the call has ended."""
+
+        def observe(self, notice: Notice, run: RunState) -> None:
+            """Hear of it."""
+            if isinstance(notice, ToolResult):
+                stepping.cancel()
+
+    agent = Agent(ScriptedModel([call("pay"), "done"]), tools=[pay], store=store, observers=[Leaving()])
+    async with agent.start("hi", run_id="r") as run:
+        await run.step()
+        stepping = asyncio.create_task(run.step())
+        await asyncio.wait([stepping])
+        assert stepping.cancelled()
+    async with await agent.resume("r") as again:
+        assert again.recovery is not None
+        assert [call.name for call in again.recovery.finished] == ["pay"]
+        assert again.recovery.in_doubt == ()
 
 
 async def test_cancelling_the_task_of_agent_run_ends_the_run_and_goes_on() -> None:

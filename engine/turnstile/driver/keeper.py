@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 
 from turnstile.core.errors import StoreError, TurnstileError, UsageError
-from turnstile.core.events import CallFinished, Event, RunStarted
+from turnstile.core.events import CallFinished, Event, RunStarted, ToolsFinished
 from turnstile.core.messages import ToolResult
 from turnstile.core.run_state import RunState, begin_run
 from turnstile.core.step import Step, note
+from turnstile.core.values import evolve
 from turnstile.ports import Deliver, Lease, Record, Store, Summary
 
 _log = logging.getLogger("turnstile")
@@ -182,6 +183,29 @@ class Keeper:
         self._arrived += (Record(CallFinished(result), at),)
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.get_running_loop().create_task(self.flush())
+
+    def set_aside(self, event: Event, at: float) -> None:
+        """Keep what calls came to, as far as it isn't kept, before the event is taken that brings it.
+
+        While nobody steps the run, none is taken, and the run may be left or lost. That an outcome is unknown is said
+        by an intent without a result, too.
+        """
+        if not isinstance(event, ToolsFinished):
+            return
+        kept = {result.call_id for result in self.run.receipts} | {
+            record.event.result.call_id for record in self._arrived if isinstance(record.event, CallFinished)
+        }
+        begun = {intent.call_id for intent in self.run.started} - kept
+        for result in event.results:
+            if result.call_id in begun and result.status in {"ok", "error"}:
+                self.receipt(result, at)
+
+    def rest_of(self, event: Event) -> Event:
+        """An event that is taken now, without the results that were set aside before."""
+        if not isinstance(event, ToolsFinished) or not self.run.receipts:
+            return event
+        kept = {result.call_id for result in self.run.receipts}
+        return evolve(event, results=tuple([result for result in event.results if result.call_id not in kept]))
 
     def collect(self) -> None:
         """Have the receipts in the state that have come; whoever writes next keeps them."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Callable
 from typing import NoReturn
 
 from turnstile.core.effects import AskHuman, Effect, RunTools
@@ -33,6 +32,7 @@ from turnstile.core.requests import Ranges
 from turnstile.core.run_state import RunState, at_work, begin_run
 from turnstile.core.step import Step, Transition, effect_of, step
 from turnstile.core.values import evolve
+from turnstile.driver.alarm import Alarm
 from turnstile.driver.audience import Audience
 from turnstile.driver.keeper import Keeper
 from turnstile.driver.mail import Mail
@@ -63,7 +63,7 @@ class Loop:
     """
 
     __slots__ = (
-        "__weakref__", "_began", "_call_off", "_effect", "_found", "_home", "_idle", "_is_effect_over", "_is_stepped",
+        "__weakref__", "_alarm", "_began", "_effect", "_found", "_home", "_idle", "_is_effect_over", "_is_stepped",
         "_left", "_next", "_outside", "_performer", "_unkept", "_wake", "audience", "keeper", "mail", "transitions",
     )  # fmt: skip
 
@@ -87,7 +87,7 @@ class Loop:
         self._idle: asyncio.Future[None] | None = None  # for who waits until no task steps it
         self._left = False
         self._unkept: tuple[Event, float] | None = None
-        self._call_off: Callable[[], None] | None = None
+        self._alarm = Alarm(outside.clock)
 
     @property
     def run(self) -> RunState:
@@ -146,7 +146,7 @@ class Loop:
         if self._found is not None:
             self._performer.due = self._found.due
         self.mail.run = weakref.ref(self)
-        self._set_alarm()
+        self._alarm.set(self.run, self.post)
         self.audience.tell(start)
 
     async def leave(self, *, cancelled: bool) -> None:
@@ -176,23 +176,8 @@ class Loop:
 
     def _let_go(self) -> None:
         """Call off the deadline, and let others have the run."""
-        if self._call_off is not None:
-            self._call_off()
+        self._alarm.call_off()
         self.keeper.release()
-
-    def _set_alarm(self) -> None:
-        """Be told when the time is over; while the run waits for a human, its time stands still."""
-        if self._call_off is not None:
-            self._call_off()
-            self._call_off = None
-        deadline = self.run.deadline
-        if deadline is not None and not self.run.finished and not self.run.waiting:
-            post = weakref.WeakMethod(self.post)  # nor must the clock hold a run that is forgotten
-            self._call_off = self._outside.clock.alarm(deadline, lambda: (late := post()) and late(DeadlinePassed()))
-
-    def _is_late(self) -> bool:
-        deadline = self.keeper.run.deadline
-        return deadline is not None and self._outside.clock.time() >= deadline
 
     # Taking turns
 
@@ -221,6 +206,8 @@ class Loop:
             raise
         finally:
             self._is_stepped = False
+            if self._effect is not None:
+                self._set_aside(self._effect)
             if self._idle is not None:
                 self._idle.set_result(None)
                 self._idle = None
@@ -254,7 +241,7 @@ class Loop:
                     raise WaitingForHuman(run.run_id, tuple(call.id for call in run.waiting))
                 if self._next is None:
                     return _APPENDED, 0.0
-                if self._is_late():
+                if self._alarm.is_late(self.keeper.run):
                     return DeadlinePassed(), 0.0
                 await self._begin(self._next)
             elif done:
@@ -293,11 +280,19 @@ class Loop:
     async def _perform(self, performer: Performer, effect: Effect, items: Ranges) -> Event:
         task = self._effect  # none yet where the loop begins a task as it is made (asyncio.eager_task_factory)
         try:
-            return await performer.perform(effect, self.keeper.run, items)
+            event = await performer.perform(effect, self.keeper.run, items)
+            if not self._is_stepped:
+                self.keeper.set_aside(event, self._outside.clock.time())
+            return event
         finally:
             self._awake()
             if task is not None:
                 task.remove_done_callback(self._awake)
+
+    def _set_aside(self, task: asyncio.Task[Event]) -> None:
+        """Keep what the calls of an effect came to that has ended, though nobody takes its event now, or ever."""
+        if task.done() and not task.cancelled() and task.exception() is None:
+            self.keeper.set_aside(task.result(), self._outside.clock.time())
 
     async def _take(self, event: Event, duration_ms: float, *, onward: bool) -> Transition:
         """Keep an event and take its transition; onward, also what follows of itself, and the next effect's intents."""
@@ -318,6 +313,7 @@ class Loop:
     async def _commit(self, event: Event, duration_ms: float, *, onward: bool) -> Transition:
         """Keep what an event leads to, and be there; who calls has the turn, and ends an effect that is over."""
         self.keeper.collect()
+        event = self.keeper.rest_of(event)
         moves = self._moves(event, self._outside.clock.time(), duration_ms, onward=onward)
         last = moves[-1][1]
         effect = self._follows(last) if onward else None
@@ -354,7 +350,8 @@ class Loop:
 
     def _follows(self, last: Step) -> Effect | None:
         """The effect that begins with the last step; none when something else comes first."""
-        if self._effect is not None or self.mail.waiting or last.transition.stays or self._is_late():
+        comes_first = self.mail.waiting or self._alarm.is_late(self.keeper.run)
+        if self._effect is not None or comes_first or last.transition.stays:
             return None
         return None if isinstance(last.effect, AskHuman) else last.effect
 
@@ -363,16 +360,11 @@ class Loop:
         moved, transition, self._next = taken.run, taken.transition, taken.effect
         self.keeper.run = moved
         self.transitions.append(transition)
-        if moved.stopping is not None:
-            self._tell_to_stop()
+        if moved.stopping is not None and self._performer is not None:
+            self._performer.tell_to_stop()
         if moved.stop is not None or "await_approval" in (transition.source, transition.dest):
-            self._set_alarm()
+            self._alarm.set(moved, self.post)
         self.audience.tell(transition)
-
-    def _tell_to_stop(self) -> None:
-        stop = self._performer.stop if self._performer is not None else None
-        if stop is not None and not stop.done():
-            stop.set_result(None)
 
     async def _begin_call(self, call: ToolCall) -> bool:
         """Keep the intent to run a call before it runs; tells whether it may."""
@@ -380,7 +372,7 @@ class Loop:
         for intent in self.keeper.run.started:
             if intent.call_id == call.id:
                 return True
-        if self.run.stopping is not None or self._is_late():
+        if self.run.stopping is not None or self._alarm.is_late(self.keeper.run):
             return False
         started = self._performer.intent(call, self.run)
         await self.keeper.note([started], self._outside.clock.time())
@@ -395,5 +387,7 @@ class Loop:
         if task is not None and not task.done():
             task.cancel()
             await asyncio.wait([task], timeout=GRACE)
+        if task is not None:
+            self._set_aside(task)
         if task is not None and task.done() and not task.cancelled() and (error := task.exception()):
             _log.warning("an effect of run %s failed as it was ended: %r", self.run.run_id, error)

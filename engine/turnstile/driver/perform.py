@@ -134,6 +134,11 @@ class Performer:
             return (_BEGUN, *self._started(calls, run))
         return (_BEGUN,)
 
+    def tell_to_stop(self) -> None:
+        """Tell tools that run to end."""
+        if self.stop is not None and not self.stop.done():
+            self.stop.set_result(None)
+
     def intent(self, call: ToolCall, run: RunState) -> CallStarted:
         """The intent to run a call."""
         (intent,) = self._started((call,), run)

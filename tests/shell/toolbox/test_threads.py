@@ -12,7 +12,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from turnstile.shell.toolbox.threads import MOST_IDLE, Inbox, Worker, begin, idle
+from turnstile.shell.toolbox.threads import MOST_IDLE, Deliveries, Worker, begin, idle
 
 WAIT = 30  # seconds that a test waits for what must come, before a broken one fails instead of hanging
 
@@ -139,8 +139,10 @@ def test_a_loop_is_woken_once_for_all_that_ended_while_it_was_busy() -> None:
     """A thread that wakes it lets the others run first: eight of them would keep each other waiting."""
 
     async def main(loop: Bell) -> list[int]:
-        inbox, came = Inbox(loop), asyncio.Queue[int]()
-        for worker in [begin("tool", partial(inbox.bring, partial(came.put_nowait, number))) for number in range(8)]:
+        deliveries, came = Deliveries(loop), asyncio.Queue[int]()
+        for worker in [
+            begin("tool", partial(deliveries.bring, partial(came.put_nowait, number))) for number in range(8)
+        ]:
             settle(worker)  # which blocks the loop on purpose
         return [await came.get() for _ in range(8)]
 
@@ -155,26 +157,41 @@ def test_a_loop_is_woken_once_for_all_that_ended_while_it_was_busy() -> None:
 async def test_what_is_brought_while_the_loop_looks_comes_too() -> None:
     """The loop is not woken for what comes before it has seen all, and none of that may be left lying."""
     loop = asyncio.get_running_loop()
-    inbox, came = Inbox(loop), asyncio.Queue[str]()
+    deliveries, came = Deliveries(loop), asyncio.Queue[str]()
 
     def first() -> None:
-        inbox.bring(partial(came.put_nowait, "second"))
+        deliveries.bring(partial(came.put_nowait, "second"))
         came.put_nowait("first")
 
-    inbox.bring(first)
+    deliveries.bring(first)
     assert [await came.get(), await came.get()] == ["first", "second"]
-    inbox.bring(partial(came.put_nowait, "third"))
+    deliveries.bring(partial(came.put_nowait, "third"))
     assert await came.get() == "third"
+
+
+async def test_one_that_fails_as_it_is_brought_holds_up_no_other() -> None:
+    """A coroutine of a call that was given up is closed there, and may raise as it is: others would never end."""
+    loop = asyncio.get_running_loop()
+    deliveries, came, wrong = Deliveries(loop), asyncio.Queue[str](), list[dict[str, Any]]()
+    loop.set_exception_handler(lambda _, context: wrong.append(context))
+
+    def fails() -> None:
+        raise ValueError("no luck")
+
+    deliveries.bring(fails)
+    deliveries.bring(partial(came.put_nowait, "next"))
+    assert await came.get() == "next"
+    assert [str(context["exception"]) for context in wrong] == ["no luck"]
 
 
 async def test_nothing_is_lost_that_many_threads_bring() -> None:
     """One may bring something in the very moment in which the loop has seen all: the call would never end."""
     loop = asyncio.get_running_loop()
-    inbox, came = Inbox(loop), asyncio.Queue[int]()
+    deliveries, came = Deliveries(loop), asyncio.Queue[int]()
 
     def bring(start: int) -> None:
         for number in range(start, start + 500):
-            inbox.bring(partial(came.put_nowait, number))
+            deliveries.bring(partial(came.put_nowait, number))
 
     for start in range(0, 4_000, 500):
         begin("tool", partial(bring, start))

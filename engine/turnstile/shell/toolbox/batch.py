@@ -20,7 +20,7 @@ from turnstile.core.messages import ToolResult
 from turnstile.ports import ToolBatch, ToolProgress, ToolStarted, ToolWork
 from turnstile.shell.toolbox.call import Job, Outcome, failed, perform
 from turnstile.shell.toolbox.text import fit, whole
-from turnstile.shell.toolbox.threads import Inbox
+from turnstile.shell.toolbox.threads import Deliveries
 from turnstile.tools import ToolContext
 
 UNKNOWN = "it was stopped while it ran, and its outcome is unknown"
@@ -43,11 +43,12 @@ class Batch:
         "_advancing",
         "_cancelled",
         "_context",
+        "_deliveries",
         "_given_up",
         "_grace",
         "_halted",
+        "_has_queue",
         "_idle",
-        "_inbox",
         "_loop",
         "_monotonic",
         "_owner",
@@ -55,7 +56,6 @@ class Batch:
         "_results",
         "_running",
         "_runs_alone",
-        "_takes_turns",
         "_unkept",
         "_waiting",
         "_work",
@@ -83,9 +83,9 @@ class Batch:
         self._owner = asyncio.current_task()
         self._cancelled = self._owner.cancelling() if self._owner else 0  # before, and then lived on
         self._context = contextvars.copy_context()
-        self._inbox = Inbox(self._loop)
+        self._deliveries = Deliveries(self._loop)
         self._idle: asyncio.Future[None] = self._loop.create_future()  # done when nothing runs and nothing waits
-        self._takes_turns = True  # whether calls wait for others to end
+        self._has_queue = True  # whether calls wait for others to end
         self._runs_alone = False
         self._advancing = False
         self._halted = ""
@@ -97,7 +97,7 @@ class Batch:
         self._work.stop.add_done_callback(self._told)
         try:
             self._advance()
-            self._takes_turns = bool(self._waiting)
+            self._has_queue = bool(self._waiting)
             await self._idle
         except asyncio.CancelledError:
             self._idle = self._loop.create_future()  # the other one is cancelled, too
@@ -153,7 +153,7 @@ class Batch:
         self._work.notify(ToolStarted(job.call.id, job.call.name))
         if job.tool.timeout is not None:
             job.alarm = self._loop.call_later(job.tool.timeout, self._expire, job)
-        self._settle(job, await perform(job, partial(self._tool_context, job), self._is_over, self._inbox))
+        self._settle(job, await perform(job, partial(self._tool_context, job), self._is_over, self._deliveries))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """Settle a call whose task ended without a result, so that nobody waits for it.
@@ -188,11 +188,11 @@ class Batch:
         self._results[job.index] = result
         # The last one's comes with the batch. That an outcome is unknown is said by an intent without a result, too: a
         # call that was told to stop with its process may be looked at anew.
-        if (self._running or self._waiting) and job.began is not None and outcome.status != "unknown":
+        if job.began is not None and outcome.status != "unknown":
             self._unkept.append(job.index)
-            if self._takes_turns:
+            if self._has_queue and (self._running or self._waiting):
                 self._hand_over()
-            elif len(self._unkept) == 1:
+            elif self._running and len(self._unkept) == 1:
                 self._loop.call_soon(self._look_back)
         self._work.notify(result)
         if outcome.raised is not None:

@@ -12,7 +12,7 @@ from turnstile.core.errors import StopRun
 from turnstile.core.messages import ResultStatus, ToolCall
 from turnstile.core.values import Struct
 from turnstile.shell.toolbox.text import Unwritable, described, flattened, whole, written
-from turnstile.shell.toolbox.threads import Inbox, begin
+from turnstile.shell.toolbox.threads import Deliveries, begin
 from turnstile.shell.toolbox.vetting import AnyTool
 from turnstile.tools import ToolContext
 
@@ -59,21 +59,23 @@ class Job(Struct, eq=False):
     settled: bool = False
 
 
-async def perform(job: Job, context: Callable[[], ToolContext], is_over: Callable[[], bool], inbox: Inbox) -> Outcome:
+async def perform(
+    job: Job, context: Callable[[], ToolContext], is_over: Callable[[], bool], deliveries: Deliveries
+) -> Outcome:
     """Run a call's tool, and give what came of it; raises nothing that the tool raises.
 
     Args:
         job: The call.
         context: Makes what the tool is told of its run, if it asks for that.
         is_over: Tells, in any thread, whether nothing may begin any more.
-        inbox: Takes what a thread brings.
+        deliveries: Takes what a thread brings.
     """
     tool = job.tool
     try:
         arguments = tool.bind(job.arguments, context)
         if tool.is_async:
             return returned(tool, await tool.function(**arguments))
-        given = await _in_thread(job, arguments, is_over, inbox)
+        given = await _in_thread(job, arguments, is_over, deliveries)
         return given if isinstance(given, Outcome) else returned(tool, await given)
     except GeneratorExit:
         raise  # the event loop is gone, and nobody is left to tell
@@ -104,7 +106,7 @@ def failed(error: BaseException) -> Outcome:
 
 
 async def _in_thread(
-    job: Job, arguments: Mapping[str, object], is_over: Callable[[], bool], inbox: Inbox
+    job: Job, arguments: Mapping[str, object], is_over: Callable[[], bool], deliveries: Deliveries
 ) -> Outcome | Awaitable[object]:
     """Run a function in a thread of its own; gives its outcome, or what it returned for the event loop to await.
 
@@ -124,7 +126,7 @@ async def _in_thread(
             given: Outcome | Awaitable[object] = Outcome("not run: cancelled", "not_run")
         else:
             given = context.run(_attempt, job.tool, arguments)
-        inbox.bring(partial(deliver, given))
+        deliveries.bring(partial(deliver, given))
 
     worker = begin(f"tool {job.tool.name}", work)
     try:

@@ -61,7 +61,7 @@ class Worker(threading.Thread):
                     return None
 
 
-class Inbox:
+class Deliveries:
     """Brings an event loop what threads have for it; it is woken once for all that comes until it looks.
 
     Each time that it is woken (`call_soon_threadsafe`) a thread lets others run, and has to wait until it may go on:
@@ -88,8 +88,12 @@ class Inbox:
 
     def _look(self) -> None:
         self._is_called = False  # first: what is brought from here on may come too late to be seen now
-        while self._brought:
-            self._brought.pop(0)()
+        try:
+            while self._brought:
+                self._brought.pop(0)()
+        finally:
+            if self._brought:  # one has failed, and holds up no other
+                self._loop.call_soon(self._look)
 
 
 def begin(name: str, work: Callable[[], object]) -> Worker:
