@@ -412,6 +412,21 @@ async def test_a_cancelled_batch_hands_over_what_ended_just_before(stage: type[S
     assert [(result.call_id, result.content) for result in on.receipts] == [(call_id, "done") for call_id in ended]
 
 
+async def test_a_call_whose_task_somebody_else_ended_is_in_doubt(stage: type[Stage]) -> None:
+    """It had begun, and was not told to stop by its run: what it did until then is no failure that is known."""
+
+    async def work() -> str:
+        for task in asyncio.all_tasks():
+            if task.get_name() == "work":
+                asyncio.get_running_loop().call_soon(task.cancel)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    assert contents(await stage(work).play("work")) == [
+        ("unknown", "its task was ended while it ran, and its outcome is unknown")
+    ]
+
+
 async def test_a_batch_cancelled_before_its_tools_began_runs_none(stage: type[Stage]) -> None:
     """A task may be cancelled in the same moment in which it starts its calls."""
 

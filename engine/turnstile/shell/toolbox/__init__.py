@@ -19,7 +19,7 @@ from turnstile.shell.toolbox.batch import Batch
 from turnstile.shell.toolbox.call import Job
 from turnstile.shell.toolbox.text import fit
 from turnstile.shell.toolbox.vetting import AnyTool, Finding, find_out
-from turnstile.tools import MAX_RESULT_CHARS, Tool, tool
+from turnstile.tools import MAX_RESULT_CHARS, Tool
 
 GRACE = 1.0  # seconds; RELIABILITY: a cancelled run ends within 1 s where tools cooperate
 
@@ -46,7 +46,8 @@ class Toolbox:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tools: dict[str, AnyTool] = {}
-        for made in map(tool, tools):
+        for given in tools:
+            made = given if isinstance(given, Tool) else Tool(given)
             if made.name in self._tools:
                 raise ToolDefinitionError(made.name, "two tools have this name; give one another with tool(name=…)")
             self._tools[made.name] = made

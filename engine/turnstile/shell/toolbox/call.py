@@ -16,6 +16,8 @@ from turnstile.shell.toolbox.threads import Deliveries, begin
 from turnstile.shell.toolbox.vetting import AnyTool
 from turnstile.tools import ToolContext
 
+ENDED = "its task was ended while it ran, and its outcome is unknown"
+
 
 class Outcome(Struct, frozen=True):
     """What came of a call.
@@ -80,8 +82,11 @@ async def perform(
     except GeneratorExit:
         raise  # the event loop is gone, and nobody is left to tell
     except asyncio.CancelledError as error:
-        # Told to stop, it did; not told, it is the tool's own failure: a library of its may cancel what it waits for.
-        return job.halted or failed(error)
+        if job.halted is not None:
+            return job.halted  # told to stop, it did
+        if job.task is not None and job.task.cancelling():  # somebody else has ended it, and knows why
+            return Outcome(ENDED, "unknown")
+        return failed(error)  # the tool's own failure: a library of its may cancel what it waits for
     except BaseException as error:  # noqa: BLE001 - whatever a tool raises is an observation for the model
         return failed(error)
 
