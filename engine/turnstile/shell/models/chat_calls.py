@@ -17,7 +17,9 @@ from turnstile.shell.models.json_text import as_dict, as_text, dumps
 Object = dict[str, JsonValue]
 
 _KNOWN = {"index", "id", "type", "function"}
-_MARK_OR_TEXT = re.compile(r'["\\{}\[\]]|[^"\\{}\[\]]+')  # what may open or close something, and all between two such
+_MARK = re.compile(r'["{}\[\]]')  # what opens or closes something, outside of a text
+_DEPTH = {"{": 1, "[": 1, "}": -1, "]": -1}
+_TEXT = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)  # to its end, or to a backslash that a piece ends with
 _LONGEST_INDEX = 4  # digits of an index that is a text; no reply has more calls
 
 
@@ -39,24 +41,27 @@ class _Call:
     def is_complete(self) -> bool:
         """Whether its arguments so far are an object that is closed; each character is looked at once."""
         for piece in self.pieces[self._seen :]:
-            for part in _MARK_OR_TEXT.findall(piece):
-                self._look_at(part)
+            self._look_at(piece)
         self._seen = len(self.pieces)
         return self._opened and self._depth == 0 and not self._in_string
 
-    def _look_at(self, part: str) -> None:
-        if self._in_string:
-            if self._escaped or part == "\\":
-                self._escaped = not self._escaped
-            elif part == '"':
-                self._in_string = False
-        elif part == '"':
-            self._in_string = True
-        elif part in "{[":
-            self._depth += 1
-            self._opened = True
-        elif part in "}]":
-            self._depth -= 1
+    def _look_at(self, piece: str) -> None:
+        place = int(self._escaped)  # what stands behind a backslash means nothing, and may come with the next piece
+        self._escaped = False
+        while place < len(piece):
+            if self._in_string:
+                text = _TEXT.match(piece, place)
+                assert text is not None  # noqa: S101 - it may be empty
+                last = piece[text.end() : text.end() + 1]
+                self._in_string, self._escaped = last != '"', last == "\\"
+                place = text.end() + 1
+            elif mark := _MARK.search(piece, place):
+                place = mark.end()
+                self._in_string = mark[0] == '"'
+                self._depth += _DEPTH.get(mark[0], 0)
+                self._opened = self._opened or mark[0] in "{["
+            else:
+                break
 
     def add(self, call_id: str, name: str, arguments: str, extra: Object) -> None:
         """Take a piece: a name that comes again is the same one, and another is its next part."""
