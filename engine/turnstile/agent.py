@@ -94,27 +94,34 @@ class Agent(Generic[T]):
     ) -> None:
         from turnstile.shell.toolbox import Toolbox
 
-        check_agent({
-            "name": name, "instructions": instructions, "limits": limits, "context": context, "retry": retry,
-            "machine": machine, "store": store, "settings": settings, "clock": clock,
-        })  # fmt: skip
+        check_agent(
+            name=name,
+            instructions=instructions,
+            limits=limits,
+            context=context,
+            retry=retry,
+            machine=machine,
+            store=store,
+            settings=settings,
+            clock=clock,
+        )
         if model is not None:
-            choices(model)
+            choices(model)  # which refuses what is none
         self.model = model
         self.name = name
         self.instructions = instructions
-        self.clock = clock or SystemClock()
+        self.clock = SystemClock() if clock is None else clock
         self.toolbox = Toolbox(
-            expect_several("Agent's tools", tools, "a list of functions"), monotonic=self.clock.monotonic
+            expect_several("Agent's tools", tools, "a list of functions, such as [add]"), monotonic=self.clock.monotonic
         )
         self.limits = limits
         self.output: OutputType[T] = OutputType(output)
-        self.context = context or KeepAll()
+        self.context = KeepAll() if context is None else context
         self.retry = retry
         asks = any(tool.on_in_doubt == "ask" for tool in self.toolbox.tools)
         self.machine = with_approval(machine) if asks else machine
         self.origin = ""
-        self.store = store or MemoryStore()
+        self.store = MemoryStore() if store is None else store
         self.observers = hearing("Agent's", observers)
         self.settings = dict(settings or {})
         self._max_output = max_tokens(self.settings)
@@ -132,14 +139,15 @@ class Agent(Generic[T]):
 
         Raises:
             ModelNotFound: No model is named, or its provider or key is unknown.
-            ConfigurationError: A cost limit stands beside a model whose price is unknown.
+            ConfigurationError: A cost limit stands beside a model whose price is unknown; the agent's output is a type
+                that pydantic can make nothing of; or an option is not of its kind.
             UsageError: The prompt is empty, or the history has a call without a result, or a result without a call.
         """
         check_run(prompt, options)
         session, deps = options.get("session"), options.get("deps")
         clients = self.clients(options.get("model"))
         limits = options.get("limits") or self.limits
-        said = options.get("history", ())
+        said = options.get("history")
         items = History.of(said)[:] if said else ()
         if session is not None and items:
             raise ConfigurationError("give a run a session or a history, not both: a session brings its own")
@@ -167,7 +175,7 @@ class Agent(Generic[T]):
             output_schema=dict(self.output.schema) if self.output.schema else None,
             origin=self.origin,
         )
-        outside = self._outside(clients, deps, options.get("observers", ()))
+        outside = self._outside(clients, deps, options.get("observers"))
         return Run(outside, start, self.output.convert, fork=self._fork)
 
     async def resume(
@@ -176,7 +184,7 @@ class Agent(Generic[T]):
         *,
         deps: object = None,
         model: Models | None = None,
-        observers: Iterable[Observer] = (),
+        observers: Iterable[Observer] | None = None,
         accept_changes: bool = False,
     ) -> Run[T]:
         """A run that its process left, or lost, ready to go on here: ``run = await agent.resume(run_id)``.
@@ -212,7 +220,7 @@ class Agent(Generic[T]):
         forked = await fork(self.store, self, run_id, seq)
         return await self.resume(forked, deps=outside.deps, model=outside.models)
 
-    def _outside(self, clients: tuple[ModelClient, ...], deps: object, observers: Iterable[Observer]) -> Outside:
+    def _outside(self, clients: tuple[ModelClient, ...], deps: object, observers: Iterable[Observer] | None) -> Outside:
         return Outside(
             machine=self.machine,
             models=clients,
@@ -223,7 +231,7 @@ class Agent(Generic[T]):
             vet_output=self.output.vet,
             output_schema=self.output.schema,
             settings=self.settings,
-            observers=self.observers if observers == () else (*self.observers, *hearing("a run's", observers)),
+            observers=self.observers if observers is None else (*self.observers, *hearing("a run's", observers)),
             deps=deps,
         )
 
@@ -261,6 +269,7 @@ class Agent(Generic[T]):
 
         Raises:
             ModelNotFound: No model is named, or its provider or key is unknown.
+            ConfigurationError: What was given is no model.
         """
         chosen = model if model is not None else self.model
         if chosen is None:

@@ -74,7 +74,7 @@ async def cancel(store: Store, run_id: str, why: str = "", *, machine: Machine |
 
 
 async def inject(store: Store, run_id: str, text: str, *, machine: Machine | None = None) -> Told:
-    """Say something to a run's model; raises as `cancel` does."""
+    """Say something to a run's model; raises as `cancel` does, and a ``UsageError`` for a text that says nothing."""
     expect_text("inject()", text, empty=False)
     return await _tell(store, await _stands(store, run_id, machine), MessageInjected(text))
 

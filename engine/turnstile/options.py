@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from turnstile.core.errors import ConfigurationError, UsageError
-from turnstile.core.expecting import expect, expect_able, expect_several
+from turnstile.core.expecting import SETTINGS, expect, expect_able, expect_several
 from turnstile.core.limits import Limits, Retry
 from turnstile.core.machine import Machine
 from turnstile.core.messages import Attachment, Item, Message
@@ -50,43 +51,45 @@ class RunOptions(TypedDict, total=False):
 
     session: str | None
     run_id: str | None
-    history: Iterable[Item | Message]
+    history: Iterable[Item | Message] | None
     limits: Limits | None
     model: Models | None
     deps: object
-    observers: Iterable[Observer]
+    observers: Iterable[Observer] | None
 
 
 _LIMITS = "Limits(…)"
-_KINDS: tuple[tuple[str, type, str], ...] = (
+_MODEL = "'provider:name', such as 'openai:gpt-5-mini', a model client, or a list of these"
+_KINDS: tuple[tuple[str, type | tuple[type, ...], str], ...] = (
     ("name", str, "text"),
     ("limits", Limits, _LIMITS),
     ("retry", Retry, "Retry(…)"),
     ("machine", Machine, "a Machine, such as loop.extend(…)"),
+    ("settings", (Mapping, NoneType), SETTINGS),
 )
 _PORTS: tuple[tuple[str, str, str], ...] = (
-    ("store", "append", "a store, such as SQLiteStore('runs.db')"),
+    ("store", "claim", "a store, such as SQLiteStore('runs.db')"),
     ("context", "select", "a context policy, which has a method select(history, start)"),
     ("clock", "alarm", "a clock, such as FrozenClock()"),
 )
 
 
-def check_agent(options: AgentOptions) -> None:
+def check_agent(**given: object) -> None:
     """Refuse an option of an agent that is not of its kind.
+
+    Args:
+        given: All options of an agent but the model, the tools, the output and the observers.
 
     Raises:
         ConfigurationError: Names the option, what it is, and what it was given.
     """
-    given: Mapping[str, object] = options
     for name, kind, what in _KINDS:
         expect(f"Agent's {name}", given[name], kind, what)
-    expect("Agent's settings", given["settings"] or {}, Mapping, 'a mapping, such as {"max_tokens": 1000}')
     for name, method, what in _PORTS:
         if given[name] is not None:
             expect_able(f"Agent's {name}", given[name], method, what)
-    instructions = given["instructions"]
-    if not callable(instructions):
-        expect("Agent's instructions", instructions, str, "text, or a function from a run's deps to text")
+    if not callable(given["instructions"]):
+        expect("Agent's instructions", given["instructions"], str, "text, or a function from a run's deps to text")
 
 
 def choices(models: Models) -> tuple[str | ModelClient, ...]:
@@ -100,7 +103,7 @@ def choices(models: Models) -> tuple[str | ModelClient, ...]:
         raise ConfigurationError("an agent needs at least one model; got an empty list")
     for model in listed:
         if not isinstance(model, str):
-            expect_able("a model", model, "reply", "'provider:name', such as 'openai:gpt-5-mini', or a model client")
+            expect_able("a model", model, "reply", _MODEL)
     return listed
 
 
@@ -110,10 +113,10 @@ def hearing(whose: str, observers: Iterable[Observer]) -> tuple[Observer, ...]:
     Raises:
         ConfigurationError: One cannot.
     """
-    what = "a list of observers, such as [JsonLog('-')], which have a method observe(notice, run)"
-    listed = expect_several(f"{whose} observers", observers, what)
-    for observer in listed:
-        expect_able(f"{whose} observers", observer, "observe", what)
+    listed = expect_several(f"{whose} observers", observers, "a list of observers, such as [JsonLog('-')]")
+    for place, observer in enumerate(listed):
+        name = f"{whose} observers[{place}]"
+        expect_able(name, observer, "observe", "an observer, which has a method observe(notice, run)")
     return listed
 
 

@@ -52,10 +52,8 @@ class OutputType(Generic[T]):
         """What pydantic makes of the type; it raises errors of many kinds for one that it can make nothing of."""
         try:
             return make()
-        except ConfigurationError:
-            raise
         except Exception as error:
-            problem = str(error).partition("\n")[0]
+            problem = str(error).partition("\n")[0] or type(error).__name__
             what = "a type that pydantic can validate and describe as JSON, such as a BaseModel"
             raise ConfigurationError(f"Agent's output is {what}; got {self.type!r} ({problem})") from error
 

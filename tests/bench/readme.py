@@ -69,8 +69,8 @@ CAUSES = {
     "resume": "each record is held against its chain, read by its declared types, and taken through the table again",
     "stream": "two thirds are httpx and its parser of HTTP/1.1, as in the bare loop; the rest reads and tells it",
     "first": "the difference is smaller than the noise of a shared machine",
-    "parallel_async": "a millisecond passes before the first call begins: the run is opened, and eight calls are vetted",
-    "parallel_threads": "a millisecond passes before the first call begins, and each thread waits for Python's lock twice",
+    "parallel_async": "a millisecond passes before the first call begins: a run is opened, and its calls are vetted",
+    "parallel_threads": "a millisecond passes before the first call begins, and each thread waits for Python's lock",
 }
 """Why a bar is missed, where one is."""
 

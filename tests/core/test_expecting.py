@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from turnstile.core.errors import ConfigurationError, UsageError
-from turnstile.core.expecting import expect, expect_able, expect_several, expect_text
+from turnstile.core.expecting import expect, expect_able, expect_several, expect_subclass, expect_text
 
 no_list: Any = 5
 
@@ -31,6 +31,20 @@ def test_what_is_of_another_kind_is_named_with_what_it_should_be() -> None:
     """Thing, fix, and what came instead."""
     with pytest.raises(ConfigurationError, match=r"^a size is a number; got 'big'$"):
         expect("a size", "big", (int, float), "a number")
+
+
+@pytest.mark.parametrize("value", [5, Able()])
+def test_what_is_no_such_class_is_refused(value: object) -> None:
+    """An instance in place of its class is the likely mistake."""
+    expect_subclass("an event", Able, Able)
+    with pytest.raises(ConfigurationError, match=r"^an event is a class that derives from Able; got "):
+        expect_subclass("an event", value, Able)
+
+
+def test_what_may_hold_a_secret_is_told_by_its_type() -> None:
+    """What somebody gives in a key's place may be the key."""
+    with pytest.raises(ConfigurationError, match=r"^a key is text; got a bytes$"):
+        expect("a key", b"sk-1", str, "text", may_hold_secret=True)
 
 
 @pytest.mark.parametrize("value", [None, 5, Able, "work"])

@@ -19,6 +19,7 @@ from msgspec.structs import astuple
 
 from turnstile.core.errors import CodecError, ConfigurationError, InvalidJSON
 from turnstile.core.events import EVENTS, RECEIPTS, Event, RunStarted
+from turnstile.core.expecting import expect_subclass
 from turnstile.core.forms import DEPTH, Misfit, form_of, record_form
 from turnstile.core.machine import Machine
 from turnstile.core.strict_json import MAX_DIGITS, JsonValue, loads
@@ -233,6 +234,7 @@ def _holds_mapping(hint: object) -> bool:
 
 
 def _check(kind: type[Event], known: Collection[str]) -> None:
+    expect_subclass("an event of an extension", kind, Event)
     name = kind.codec_name
     if not name or name in known:
         msg = f"{kind.__name__}.codec_name is a name of its own, none of {', '.join(known)}; got {name!r}"

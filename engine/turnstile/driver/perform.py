@@ -88,6 +88,7 @@ class Performer:
         "_encoded",
         "_finished",
         "_found",
+        "_known",
         "_notify",
         "_outside",
         "due",
@@ -109,6 +110,7 @@ class Performer:
         self._finished = finished
         self._encoded: dict[tuple[str, int], bytes] = {}
         self._found: dict[ToolCall, object] = {}
+        self._known: tuple[ModelReplied, dict[str, str], dict[str, str]] | None = None  # of the calls that are open
         self._digests = RequestDigests(run.start)
         replies = [item.reply for item in run.history if isinstance(item, Exchange)]
         replies += [run.open.reply] if run.open else []
@@ -146,8 +148,11 @@ class Performer:
 
     def _started(self, calls: Iterable[ToolCall], run: RunState) -> list[CallStarted]:
         assert run.open is not None  # noqa: S101 - a call is run while its reply is open
-        digests = {verdict.call_id: verdict.digest for verdict in run.open.verdicts}
-        fingerprints, approved = dict(run.fingerprints), dict(run.approved)
+        if self._known is None or self._known[0] is not run.open:  # asked for each call that begins later
+            digests = {verdict.call_id: verdict.digest for verdict in run.open.verdicts}
+            self._known = run.open, digests, dict(run.fingerprints)
+        _, digests, fingerprints = self._known
+        approved = dict(run.approved)
         return [
             CallStarted(
                 call.id,

@@ -113,7 +113,8 @@ def _shared(whole: Replay, at: int) -> Sequence[Record]:
     """The records through a transition."""
     run_id, last = whole.run.run_id, len(whole.transitions)
     if at not in range(last + 1):
-        raise UsageError(f"run {run_id!r} has the transitions 1 to {last}; got {at!r} to fork it at (0 for its start)")
+        has = f"the transitions 1 to {last}" if last else "no transition yet"
+        raise UsageError(f"run {run_id!r} has {has}; got {at!r} to fork it at (0 for its start)")
     length = next(place for place, run in enumerate(whole.states, 1) if run.seq == at)
     if whole.states[length - 1].finished:
         raise UsageError(f"run {run_id!r} ended with its transition {at}, so a fork could not go on; fork it before")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from numbers import Real
 
 from turnstile.core.expecting import expect
 
@@ -31,7 +32,7 @@ class FrozenClock:
     """
 
     def __init__(self, start: float = START) -> None:
-        expect("FrozenClock's start", start, (int, float), "a number of seconds since the epoch")
+        expect("FrozenClock's start", start, Real, "a number of seconds since the epoch")
         self._start = start
         self._now = start
         self._alarms: list[tuple[float, Callable[[], None]]] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from turnstile.core.errors import ConfigurationError
 from turnstile.core.events import ModelFailed
-from turnstile.core.expecting import expect
+from turnstile.core.expecting import SETTINGS, expect
 from turnstile.core.limits import Price
 from turnstile.shell.models.address import Address
 from turnstile.shell.models.answer import Answer
@@ -22,28 +22,34 @@ if TYPE_CHECKING:
 LONG_ENOUGH = 600.0  # seconds; what OpenAI's own clients wait for a reply, since reasoning takes minutes
 
 
-def check_arguments(client: str, **given: object) -> None:
-    """Refuse an argument of a model client that is not of its kind; what is given as a key is never shown.
-
-    Args:
-        client: The class of the client.
-        given: Its arguments ``model``, ``base_url``, ``api_key``, ``name``, ``timeout``, ``stream``, ``settings`` and
-            ``price``.
+def check_arguments(
+    client: str,
+    *,
+    model: object,
+    base_url: object,
+    api_key: object,
+    name: object,
+    timeout: object,
+    stream: object,
+    settings: object,
+    price: object,
+) -> None:
+    """Refuse an argument of a model client, named here as there, that is not of its kind; no key is shown.
 
     Raises:
         ConfigurationError: Names the argument, and what it is.
     """
-    if given["model"] in {"", None}:
-        raise ConfigurationError(f"{client} needs the name of a model, as its server names it; got {given['model']!r}")
-    for name in ("model", "base_url", "name"):
-        expect(f"the {name} of {client}", given[name], str, "text")
-    if not isinstance(given["api_key"], str):
-        raise ConfigurationError(f"the api_key of {client} is text; got a {type(given['api_key']).__name__}")
-    if not is_positive(given["timeout"]):
-        raise ConfigurationError(f"the timeout of {client} is a number of seconds above 0; got {given['timeout']!r}")
-    expect(f"the stream of {client}", given["stream"], bool, "True or False")
-    expect(f"the settings of {client}", given["settings"] or {}, Mapping, 'a mapping, such as {"max_tokens": 1000}')
-    expect(f"the price of {client}", given["price"], (Price, NoneType), "Price(input=…, output=…), or None")
+    if model is None or model == "":
+        raise ConfigurationError(f"{client} needs the name of a model, as its server names it; got {model!r}")
+    expect(f"the model of {client}", model, str, "text")
+    expect(f"the name of {client}", name, (str, NoneType), "text")
+    expect(f"the base_url of {client}", base_url, str, "text", may_hold_secret=True)
+    expect(f"the api_key of {client}", api_key, str, "text, empty for none", may_hold_secret=True)
+    if not is_positive(timeout):
+        raise ConfigurationError(f"the timeout of {client} is a number of seconds above 0; got {timeout!r}")
+    expect(f"the stream of {client}", stream, bool, "True or False")
+    expect(f"the settings of {client}", settings, (Mapping, NoneType), SETTINGS, may_hold_secret=True)
+    expect(f"the price of {client}", price, (Price, NoneType), "Price(input=…, output=…), or None")
 
 
 class Server:

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
+from numbers import Real
 from os import PathLike
 from typing import Literal, ParamSpec, Self, TypeVar
 
@@ -77,7 +78,7 @@ class SQLiteStore(Reading):
         synchronous: Literal["full", "normal"] = "full",
     ) -> None:
         for what, seconds in (("wait", wait), ("lease", lease)):
-            expect(f"SQLiteStore's {what}", seconds, (int, float), "a number of seconds")
+            expect(f"SQLiteStore's {what}", seconds, Real, "a number of seconds")
         if not wait >= 0 or not lease > 0:
             raise ConfigurationError(f"SQLiteStore needs wait >= 0 and lease > 0 seconds; got {wait!r} and {lease!r}")
         if synchronous not in ("full", "normal"):
