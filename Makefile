@@ -36,8 +36,10 @@ test:
 	@$(MAKE) $(AT_ONCE) lint $(REST:%=.venv-%/.installed)
 	@rm -rf .parts && mkdir .parts && $(MAKE) $(AT_ONCE) $(PARTS:%=.parts/%) || { cat .parts/*; exit 1; }
 
+# What a part says can be read while it works, and stays where it was interrupted.
+.PRECIOUS: .parts/%
 .parts/%:
-	@$(MAKE) --no-print-directory $* >$@ 2>&1 || { cat $@; exit 1; }
+	@$(MAKE) --no-print-directory --output-sync=none $* >$@ 2>&1 || { cat $@; exit 1; }
 	@cat $@
 	@: >$@
 
