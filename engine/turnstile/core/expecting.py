@@ -77,10 +77,10 @@ def expect_several(name: str, values: Iterable[T], what: str) -> tuple[T, ...]:
         ConfigurationError: They are not several.
     """
     try:
-        each = iter(() if isinstance(values, str) else values)
+        each = None if isinstance(values, str) else iter(values)
     except TypeError:
         each = None
-    if each is None or isinstance(values, str):
+    if each is None:
         raise _refused(name, what, _shown(values))
     return tuple(each)
 
@@ -97,7 +97,7 @@ def expect_text(call: str, text: object, *, empty: bool = True) -> None:
         UsageError: It is no text, or says nothing.
     """
     if not isinstance(text, str):
-        raise UsageError(f"{call} takes text; got {text!r}")
+        raise UsageError(f"{call} takes text; got {_shown(text)}")
     if not empty and not text.strip():
         raise UsageError(f"{call} takes a text that says something; got {text!r}")
 

@@ -80,3 +80,13 @@ async def test_what_cannot_be_unpacked_is_named(body: bytes, packing: str, probl
 async def test_an_empty_body_is_empty() -> None:
     """A server may say how it packs, and send nothing."""
     assert await pieces(b"", 1, "gzip") == []
+
+
+async def test_a_chunk_that_holds_nothing_changes_nothing() -> None:
+    """How a body is packed is seen by its first byte, which may come later."""
+
+    async def coming() -> AsyncGenerator[bytes]:
+        for chunk in (b"", unwrapped(b"{}"), b""):
+            yield chunk
+
+    assert b"".join([piece async for piece in unpacked(coming(), "deflate", MOST)]) == b"{}"

@@ -29,7 +29,7 @@ async def unpacked(chunks: AsyncGenerator[bytes], packing: str, most: int) -> As
     size = 0
     async with aclosing(chunks):
         async for chunk in chunks:
-            if not size and packing == "deflate" and not _is_wrapped(chunk):
+            if not size and chunk and packing == "deflate" and not _is_wrapped(chunk):
                 unpacker = zlib.decompressobj(_UNWRAPPED)
             size += len(chunk)
             if size > most:
